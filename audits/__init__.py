@@ -1,7 +1,7 @@
 """Audits: configuration in, verdict and report out.
 
-``audit``, ``simulate``, ``attack`` and ``plan`` are the ways in from Python; the commands of these
-names call them.
+``audit``, ``simulate``, ``attack`` and ``plan`` are the entry points from Python; the commands of
+the same names call them.
 
 Reading order: ``api``, ``given`` and ``results`` (what Python is given), ``cli``, ``interrupts``,
 ``command_line``, ``commands`` and ``data_command`` (what a user types), ``config`` and ``tables``
@@ -30,7 +30,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """The names above, from their homes: words of a command line need not wait for attacks."""
+    """Import the names above when they are used: a command line need not wait for attacks."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     if name == "plan":  # which attacks nothing

@@ -1,6 +1,6 @@
-"""What ``import audits`` gives: an audit, a recorded run, attacks on it.
+"""The functions of ``import audits``: run an audit, record a run, attack it.
 
-The commands of the same names parse their words, call these functions and print what they return.
+The commands of the same names parse their arguments, call these functions and print the results.
 """
 
 import os
@@ -29,7 +29,7 @@ from secure_fedrec.recording import Recording
 from secure_fedrec.wire import Adversary
 
 _PYTHON = ("python", "-c", "import audits; audits.audit(...)")
-"""What stands for the command line in reports."""
+"""Shown in reports instead of a command line."""
 
 
 def audit(
@@ -58,35 +58,34 @@ def audit(
             run's ``config.json``, or the name of a preset. A word that names both a file and a
             preset means the file, and a warning says so. Paths in a dict are relative to the
             working directory. Or a ``secure_fedrec.recording.Recording``.
-        gates: of a recording: what to judge it by, the tables "adversaries", "attacks", "gates" and
-            "waivers" as a dict, or the path of a TOML file of them.
-        adversaries: of a recording: who looks, "server+client:3" say, beside or in the place of
-            those of ``gates``.
-        attacks: of a recording: the only attacks to run.
+        gates: for a recording: the tables "adversaries", "attacks", "gates" and "waivers" to judge
+            it by, as a dict or the path of a TOML file.
+        adversaries: for a recording: adversaries such as "server+client:3", in place of those in
+            ``gates``.
+        attacks: for a recording: the only attacks to run.
         out: run folder, which must be new or empty; None for a temporary one, which is removed with
             the result.
-        data_dir: where data sets lie; None for ``SECURE_FEDREC_DATA``, else the download cache.
-        overrides: settings by dotted key, ``{"protection.rho": 2}`` say.
+        data_dir: folder of the data sets; None for ``SECURE_FEDREC_DATA``, else the download cache.
+        overrides: settings by dotted key, such as ``{"protection.rho": 2}``.
         resume: continue the run in ``out``.
-        fail_on: what is to fail beside gates: a severity, with all that are worse, or
-            "inconclusive".
+        fail_on: what else fails the audit: a severity, with all worse ones, or "inconclusive".
         baseline: an earlier audit of the same system on the same data, whose findings are known: a
             result, a run folder or its ``report.json``.
         formats: of the report's files beside ``report.json``: html, sarif, junit, md.
         progress: whether to show progress bars on standard error.
-        tell: is told in lines what is about to run.
-        command: words that the report names as its command line.
+        tell: called with lines that say what is about to run.
+        command: arguments that the report shows as its command line.
 
     Returns:
-        The result; that it is there does not mean that the audit passed: see its ``holds``.
+        The result. A returned result does not mean that the audit passed: see its ``holds``.
 
     Raises:
         TypeError: the configuration is of a kind that is not listed above.
-        ConfigError: a setting or an argument is wrong; names the key, the value and the choices. A
-            folder is refused under the option of the command, ``--out``.
+        ConfigError: a setting or an argument is wrong; names the key, the value and the choices.
+            For a folder it names the command's option, ``--out``.
         DataError: a file is missing or damaged, or the baseline is of another system.
-        CheckpointError, TranscriptError: the run in ``out`` is not what it was.
-        MissingExtraError: what the configuration needs is not installed.
+        CheckpointError, TranscriptError: the run in ``out`` is damaged or was changed.
+        MissingExtraError: an extra that the configuration needs is not installed.
         OSError: something could not be written; the run can be continued.
     """
     _require_folder(out, resume=resume)
@@ -95,7 +94,7 @@ def audit(
         if overrides or resume or data_dir is not None:
             named = {"overrides": overrides, "resume": resume, "data_dir": data_dir}
             key = next(name for name, value in named.items() if value)
-            raise ConfigError(key, named[key], "is of a configuration, not of a recording")
+            raise ConfigError(key, named[key], "applies to a configuration, not to a recording")
         judged = recording_config(gates, adversaries, attacks)
         source = None if gates is None or isinstance(gates, Mapping) else source_of(Path(gates))
         return in_folder(
@@ -113,7 +112,7 @@ def audit(
         )
     for key, value in (("gates", gates), ("adversaries", adversaries), ("attacks", attacks)):
         if value is not None:
-            raise ConfigError(key, value, "is of a recording; a configuration names its own")
+            raise ConfigError(key, value, "applies to a recording; a configuration names its own")
     found = configured(config, overrides or {})
     return in_folder(
         out,
@@ -151,7 +150,7 @@ def simulate(
         overrides: as for ``audit``.
         resume: continue the run in ``out``.
         progress: whether to show a progress bar on standard error.
-        tell: is told in a line what is about to run.
+        tell: called with a line that says what is about to run.
 
     Returns:
         The recorded run; ``attack`` takes it.
@@ -191,13 +190,13 @@ def attack(
         recording: the result of ``simulate`` or ``audit``, or the path of a run folder or of its
             ``transcript``.
         attacks: their names; None for those of the run's configuration.
-        adversaries: who looks: a name of the run's configuration, parties such as
-            "server+denoisers", or ``Adversary``; None for all of the configuration.
+        adversaries: names from the run's configuration, parties such as "server+denoisers", or
+            ``Adversary``; None for all adversaries of the configuration.
         progress: whether to show a progress bar on standard error.
 
     Returns:
-        What was found. Figures are those of the whole audit of the run: an attack that is asked for
-        alone is as sure of its gains.
+        The findings. Figures equal those of a whole audit of the run: an attack that runs alone has
+        the same certain gains.
 
     Raises:
         TypeError: the recording is of a kind that is not listed above.
@@ -229,10 +228,11 @@ def attack(
 def _adversaries(
     found: RecordedRun, asked: str | Sequence[str | Adversary] | None
 ) -> tuple[Adversary, ...]:
-    """Who is to look at a recording.
+    """The adversaries of a recording.
 
     Raises:
-        ConfigError: one has a party that the federation does not have, or more than is claimed.
+        ConfigError: an adversary has a party that the federation does not have, or is outside all
+            claims.
     """
     config, public = found.config, found.transcript.public
     if asked is None:
@@ -252,10 +252,10 @@ def _adversaries(
 
 
 def parties(text: str) -> Adversary:
-    """The adversary that has some parties, "server+denoisers" say.
+    """The adversary with some parties, such as "server+denoisers".
 
     Raises:
-        ConfigError: one is unknown.
+        ConfigError: a party is unknown.
     """
     return Adversary(name=text, corrupt=frozenset(text.split("+")))
 
@@ -287,4 +287,4 @@ def _require_folder(out: str | os.PathLike[str] | None, *, resume: bool) -> None
 
 
 def _silent(line: str) -> None:
-    """Nothing is said unless it is asked for."""
+    """By default nothing is printed."""

@@ -1,9 +1,9 @@
-"""The console script ``secure-fedrec``: the first thing imported, and the last to speak.
+"""The console script ``secure-fedrec``: imported first; handles interrupts and the last message.
 
 The command line itself is ``audits.command_line``, which imports what the command needs. That may
-take seconds, so nothing is imported here that an interrupt could hit before it is taken care of:
-Ctrl-C at any moment from then on, imports included, ends with one line and exit code 130; so does
-being terminated (143), or left by the terminal (129).
+take seconds, so nothing is imported here during which an interrupt would not yet be handled: Ctrl-C
+at any moment from then on, imports included, ends with one line and exit code 130; so does being
+terminated (143), or left by the terminal (129).
 """
 
 import atexit
@@ -101,9 +101,10 @@ def _interrupted(interrupts: Interrupts, hint: Callable[[], str]) -> int:
 
 
 def _open_streams() -> None:
-    """Put the null device where a standard stream is closed, and let output hold any name.
+    """Replace closed standard streams by the null device, and let output encode any name.
 
-    A file of the run would take the number of a closed stream, and what others write there.
+    Otherwise a file of the run could get the descriptor of a closed stream, and output for that
+    stream.
     """
     while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
         os.set_inheritable(descriptor, True)
@@ -116,7 +117,7 @@ def _open_streams() -> None:
 
 
 def _warn(message: Warning | str, *_: object, **__: object) -> None:
-    """Say a warning in a line: where in the code it arose helps no user."""
+    """Print a warning in one line, without its place in the code."""
     from audits.terminal import say  # noqa: PLC0415 - after the handler
 
     say(f"secure-fedrec: {' '.join(str(message).split())}")

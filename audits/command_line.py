@@ -2,8 +2,8 @@
 
 Exit codes: 0 pass, 1 a gate fell, 2 bad configuration, data or usage, or nowhere to write, 3
 inconclusive, 4 internal error, 130 interrupted. This module reads arguments and maps errors to
-codes; ``cli`` is the way in. What a command does is imported once it is known which one is meant:
-the help, and what needs no attack, come at once.
+codes; ``cli`` is the entry point. A command's code is imported only when that command is run, so
+that the help, and commands without attacks, start at once.
 """
 
 import argparse
@@ -39,7 +39,7 @@ from secure_fedrec.errors import (
 EXIT_USAGE = 2
 
 _RUNS, _PIPELINE = "audits.commands:", "audits.pipeline:"
-"""Where commands are done; imported when they are."""
+"""Modules of the commands, imported when a command runs."""
 
 _SURROUNDINGS = frozenset(
     getattr(errno, name)
@@ -49,7 +49,7 @@ _SURROUNDINGS = frozenset(
     )
     if hasattr(errno, name)
 )
-"""Errors of the machine that its user can mend: a full disk, no permission, a reader that left."""
+"""Errors of the machine that its user can fix: a full disk, no permission, a closed pipe."""
 
 _MENDABLE = (
     CheckpointError,
@@ -66,7 +66,7 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     """Read a command line.
 
     Raises:
-        SystemExit: it is wrong (exit code 2), or asked for help (0).
+        SystemExit: it is wrong (exit code 2), or asks for help (0).
     """
     parsed = parser().parse_args(list(words))
     parsed.command_line = ["secure-fedrec", *words]
@@ -74,13 +74,13 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
 
 
 def load(parsed: argparse.Namespace) -> Callable[[argparse.Namespace], int]:
-    """Import what a command that was read by ``parse`` needs; what runs it."""
+    """Import the function that runs a command read by ``parse``."""
     module, _, name = parsed.run.partition(":")
     return cast(Callable[[argparse.Namespace], int], getattr(import_module(module), name))
 
 
 def run(parsed: argparse.Namespace) -> int:
-    """Run a command that was read by ``parse``; its exit code."""
+    """Run a command that was read by ``parse``, and return its exit code."""
     from audits.owners import require_own_packages  # noqa: PLC0415 - no help waits for it
 
     refuse = partial(_refuse, parsed)
@@ -102,14 +102,14 @@ def run(parsed: argparse.Namespace) -> int:
 
 
 def interrupted(parsed: argparse.Namespace, said: str) -> str:
-    """What to say to somebody who interrupts a command, and how it goes on, where it can."""
+    """The message for an interrupted command, and how to continue it, if possible."""
     out = getattr(parsed, "out", None)
     begun = hasattr(parsed, "resume") and out is not None and (out / CONFIG_NAME).exists()
     return _spoken(f"{said}; continue with --resume" if begun else said, parsed)
 
 
 def _spoken(line: str, parsed: argparse.Namespace) -> str:
-    """A line as a command is to say it."""
+    """A line in the form in which the command logs."""
     if getattr(parsed, "log_format", "text") == "text":
         return line
     from audits.deploy.logs import spoken  # noqa: PLC0415 - no help waits for it
@@ -126,7 +126,7 @@ def _refuse(parsed: argparse.Namespace, problem: str, *notes: str) -> int:
 
 
 def _drop_output() -> None:
-    """Keep the interpreter from trying once more to write what could not be written."""
+    """Keep the interpreter from retrying output that could not be written."""
     try:
         sys.stdout.flush()
     except OSError:
@@ -159,8 +159,8 @@ def _add_runs(words: Any) -> None:
     audit.add_argument(
         "--dry-run",
         action="store_true",
-        help="say what it will take and what its gates can see; some rounds are tried, and no "
-        "run is kept",
+        help="estimate time, memory, disk and what the gates can decide; tries some rounds, and "
+        "keeps no run",
     )
     add_policy(audit)
     _run_options(audit)
@@ -170,7 +170,7 @@ def _add_runs(words: Any) -> None:
     train.add_argument("--out", type=Path, help="run folder; without one nothing is kept")
     _run_options(train)
 
-    about = "train on Flower, every host a process here"
+    about = "train on Flower, with every host as a process on this machine"
     deployed = _command(words, "deploy", "audits.deploy.command:deploy", about)
     deployed.set_defaults(serves=True)  # its process is the server's
     _config_argument(deployed)
@@ -179,13 +179,13 @@ def _add_runs(words: Any) -> None:
     )
     _run_options(deployed)
     add_hosts(deployed)
-    about = "a run for audit and attack, of what hosts recorded"
+    about = "make a run for audit and attack from what hosts recorded"
     gathered = _command(words, "gather", "audits.deploy.gather:gather", about)
     add_gather(gathered)
     _data_options(gathered)
-    about = "keys of parties, and the list that an operator signs"
+    about = "manage keys of parties, and the list that an operator signs"
     add_roster(_command(words, "roster", "audits.deploy.roster:roster", about))
-    about = "what a site has spent, and whether it takes part"
+    about = "show what a site has spent, and whether it takes part"
     add_site(_command(words, "site", "audits.deploy.site_command:site", about))
 
     attack = _command(words, "attack", _RUNS + "attack", "run the suite on a recorded transcript")
@@ -196,12 +196,15 @@ def _add_runs(words: Any) -> None:
         help="DIR/transcript of a run, or the folder of a recording made elsewhere",
     )
     attack.add_argument(
-        "--truth", type=Path, metavar="FILE", help="of a recording made elsewhere: what is true"
+        "--truth",
+        type=Path,
+        metavar="FILE",
+        help="for a recording made elsewhere: the file with the truth",
     )
-    asked = "of such a recording: adversaries, attacks, gates and waivers to judge it by (TOML)"
+    asked = "for such a recording: adversaries, attacks, gates and waivers to judge it by (TOML)"
     attack.add_argument("--gates", type=Path, metavar="CONFIG", help=asked)
     attack.add_argument(
-        "--out", type=Path, metavar="DIR", help="of such a recording: where to write its report"
+        "--out", type=Path, metavar="DIR", help="for such a recording: where to write its report"
     )
     attack.add_argument("--attack", action="append", metavar="NAME", help="only these attacks")
     attack.add_argument(
@@ -212,7 +215,7 @@ def _add_runs(words: Any) -> None:
     )
     _output_options(attack)
 
-    about = "whether a folder is a recording, every file and column; or convert it to Parquet"
+    about = "check every file and column of a recording; or convert it to Parquet"
     recorded = _command(words, "transcript", "audits.recorded_command:transcript", about)
     recorded.add_argument("action", choices=("validate", "convert"))
     recorded.add_argument("transcript", type=Path, metavar="TRANSCRIPT")
@@ -221,12 +224,12 @@ def _add_runs(words: Any) -> None:
         type=Path,
         nargs="?",
         metavar="OUT",
-        help="of convert: a new folder for the Parquet form, or for the transcript of one",
+        help="for convert: a new folder for the Parquet form, or for the transcript made from it",
     )
     recorded.add_argument("--truth", type=Path, metavar="FILE", help="check this file as well")
     recorded.add_argument("--json", action="store_true", help="machine-readable result on stdout")
 
-    check = _command(words, "check", _RUNS + "check", "losslessness of a configuration")
+    check = _command(words, "check", _RUNS + "check", "check that a configuration is lossless")
     _config_argument(check, default="the embedded quickstart")
     check.add_argument("--rounds", type=int, default=10, help="rounds to compare (default 10)")
     _override_option(check)
@@ -249,7 +252,11 @@ def _add_plan(words: Any) -> None:
         ("privacy-bits", int, "privacy fails with probability 2^-BITS at most (default 40)"),
         ("correctness-bits", int, "a round fails with probability 2^-BITS at most (default 20)"),
         ("noise-multiplier", float, "noise of one round, in clips (default 1)"),
-        ("epsilon-per-round", float, "budget to find the noise from, against the server"),
+        (
+            "epsilon-per-round",
+            float,
+            "epsilon budget against the server from which the noise is computed",
+        ),
         ("delta", float, "delta of every epsilon (default 1e-5)"),
         ("clip", float, "L2 clip of a contribution; the noise is then Skellam, in the ring"),
         ("fraction-bits", int, "binary digits of a clipped contribution (default 12)"),
@@ -262,7 +269,7 @@ def _add_plan(words: Any) -> None:
         add(f"--{name}", type=kind, default=absent, metavar=letter, help=text)
     add("--adversary", default=absent, help="curious, active or both (default both): the server")
     add("--key-agreement", default=absent, metavar="KEM", help="x25519 or x25519+mlkem768")
-    without = "there is no public randomness that the server does not choose"
+    without = "no public randomness is available that the server does not choose"
     add("--no-beacon", action="store_false", dest="beacon", help=without)
     add("--json", action="store_true", help="machine-readable result on stdout")
 
@@ -273,17 +280,19 @@ def _add_pipeline(words: Any) -> None:
     written = _command(words, "report", _PIPELINE + "report", about)
     written.add_argument("result", type=Path, metavar="RESULT", help=_RESULT)
     written.add_argument("--out", type=Path, help="folder to write to (default: beside RESULT)")
-    tried = "make each change that the report names, and audit what it makes; writes no file"
+    tried = "make each change that the report advises, and audit the result; writes no file"
     written.add_argument("--try-remedies", action="store_true", help=tried)
     add_policy(written)
     _data_options(written)
     _output_options(written)
 
-    about = "what got worse between two runs beyond noise"
+    about = "find what got worse between two runs beyond noise"
     compared = _command(words, "compare", _PIPELINE + "compare", about)
     several = f"{_RESULT}; or a folder of run folders, one per seed"
     compared.add_argument("before", type=Path, metavar="A", help=several)
-    compared.add_argument("after", type=Path, metavar="B", help="likewise, with the same seeds")
+    compared.add_argument(
+        "after", type=Path, metavar="B", help="the later runs, with the same seeds"
+    )
     compared.add_argument(
         "--tolerance",
         type=float,
@@ -297,8 +306,8 @@ def _add_pipeline(words: Any) -> None:
         default=[],
         type=acceptable,
         metavar="WHAT",
-        help="lossless, or attack:NAME: it is meant that sums are no longer exact, or that this "
-        "attack does not apply any more",
+        help="lossless, or attack:NAME: accept that sums are no longer exact, or that this attack "
+        "no longer applies",
     )
     compared.add_argument("--all", action="store_true", help="list unchanged figures as well")
     compared.add_argument("--json", action="store_true", help="machine-readable result on stdout")
@@ -312,44 +321,46 @@ def _add_looks(words: Any) -> None:
     sets = _command(words, "data", "audits.data_command:data", "list, fetch or describe data sets")
     add = sets.add_argument
     add("action", choices=("list", "get", "describe"))
-    add("name", nargs="?", help="data set; to describe, also a file of one's own")
+    add("name", nargs="?", help="data set; for describe, also a file of your own")
     add("--write", type=Path, metavar="CONFIG", help="write a configuration that fits the file")
     add("--plot", type=Path, metavar="FILE", help="draw popularity and activity, as .svg or .png")
-    add("--force", action="store_true", help="write over files that are there")
-    _override_option(sets, "say how a file is read, by any key of [data], e.g. data.user=reader")
+    add("--force", action="store_true", help="overwrite existing files")
+    _override_option(sets, "set how a file is read, by any key of [data], e.g. data.user=reader")
     _data_options(sets)
     _output_options(sets)
 
     init = _command(words, "init", "audits.presets:init", "write a commented configuration")
     init.add_argument("preset", nargs="?", metavar="PRESET", help="one of: " + ", ".join(PRESETS))
     init.add_argument("--out", type=Path, help="file to write; default: standard output")
-    init.add_argument("--force", action="store_true", help="write over a file that is there")
+    init.add_argument("--force", action="store_true", help="overwrite an existing file")
 
-    what = "say what an attack, figure, layer or key is"
+    what = "explain an attack, figure, layer or key"
     told = _command(words, "explain", "audits.explain.command:explain", what)
     told.add_argument(
         "name",
         nargs="?",
         metavar="NAME",
         help="attack, figure, layer, or key of a configuration such as protection.rho or "
-        "protection; config.json or report.json for its JSON Schema; without one, lists all "
+        "protection; config.json or report.json for its JSON Schema; without a name, lists all "
         "attacks",
     )
     _output_options(told)
 
-    about = "plug-ins that are installed, or that a configuration names; imports none"
+    about = (
+        "list plug-ins that are installed, or that a configuration names, without importing them"
+    )
     plugged = _command(words, "plugins", "audits.plugins_command:plugins", about)
     plugged.add_argument(
         "config", nargs="?", type=Path, metavar="CONFIG", help="TOML file, or config.json of a run"
     )
     plugged.add_argument("--json", action="store_true", help="machine-readable result on stdout")
 
-    about = "a script that lets a shell complete commands and names"
+    about = "print a script that lets a shell complete commands and names"
     completed = _command(words, "completion", "audits.completion:completion", about)
     completed.add_argument("shell", choices=("bash", "zsh", "tcsh", "fish"))
     completed.epilog = 'bash: put eval "$(secure-fedrec completion bash)" into ~/.bashrc'
 
-    paper = "a paper's tables, its numbers beside ours"
+    paper = "print a paper's tables, its numbers beside ours"
     again = _command(words, "reproduce", "audits.reproduce:reproduce", paper)
     add_reproduce(again)
     _data_options(again)
@@ -357,7 +368,7 @@ def _add_looks(words: Any) -> None:
 
 
 def _command(words: Any, name: str, run: str, text: str) -> argparse.ArgumentParser:
-    """A command, and where it is done, as "module:function"."""
+    """A command, and its function as "module:function"."""
     command: argparse.ArgumentParser = words.add_parser(name, help=text, description=text)
     command.set_defaults(run=run)
     return command

@@ -1,4 +1,4 @@
-"""What the commands do that train or attack; returns the exit code."""
+"""The commands that train or attack; each returns the exit code."""
 
 import argparse
 import dataclasses
@@ -69,7 +69,7 @@ def _say(line: str) -> None:
 
 
 def _dry_run(config: AuditConfig, arguments: argparse.Namespace) -> int:
-    """Print what an audit will take and what its gates can see."""
+    """Print what an audit will cost and what its gates can decide."""
     dataset = load_dataset(config, arguments.data_dir)
     federation = build_federation(config, dataset.task(dataset.folds[0]))
     found = forecast(federation, dataset, started=process_time(), progress=not arguments.quiet)
@@ -94,12 +94,12 @@ def _power_words(gate: GatePower) -> str:
         return f"nothing was measured in the rounds that were tried: {gate.reason}"
     if gate.least is None:
         few = gate.clients < FEWEST_CLIENTS
-        return "too few clients to decide" if few else "no figure of clients: exact, or not"
+        return "too few clients to decide" if few else "does not depend on the number of clients"
     words = f"decided in four of five runs from {gate.least:.3f} on"
     if gate.holds is None:
         return words
     most = math.ceil(1000 * gate.holds) / 1000
-    return f"{words}; inconclusive even where nothing is gained: these clients can hold {most:.3f}"
+    return f"{words}; inconclusive even if nothing is gained: these clients can decide {most:.3f}"
 
 
 def train(arguments: argparse.Namespace) -> int:
@@ -158,7 +158,7 @@ def _attack_recording(arguments: argparse.Namespace) -> int:
 
 
 def check(arguments: argparse.Namespace) -> int:
-    """``check [CONFIG]``: is the configuration lossless, and what else its algorithm promises?"""
+    """``check [CONFIG]``: is the configuration lossless, and are the algorithm's promises kept?"""
     config = load_config(arguments.config or QUICKSTART, dict(arguments.overrides))
     if arguments.rounds < 1:
         raise ConfigError("--rounds", arguments.rounds, "must be at least 1")
@@ -251,5 +251,5 @@ def _print_audit(result: AuditResult, *, written: bool = True) -> None:
 
 
 def _read(files: Mapping[str, Path]) -> list[Path]:
-    """The files of a report that are for people or pipelines; the data itself, if there is none."""
+    """The report's file for people or pipelines, if there is one; otherwise the data file."""
     return [path for name, path in files.items() if name != FORMATS[0]] or list(files.values())

@@ -4,19 +4,19 @@ Runs are paired by their seed, so that data, split and start of the training are
 sides. From three pairs on, the interval of a figure's difference is Student's, over the differences
 of the pairs: it sees all noise that changes from run to run. All intervals hold at once: with m
 figures each is taken at the level 1 - 2 ERROR_RATE / m (Bonferroni), so at most ``ERROR_RATE`` of
-the comparisons of equal systems call any figure worse. Student's interval is that of noise with one
-peak. Where trainings fall into states that lie far apart, three of them agree by chance.
+the comparisons of equal systems call any figure worse. Student's interval assumes noise with one
+peak. If trainings end in states that lie far apart, three of them can agree by chance.
 
-With fewer pairs the interval is put together from those that both reports state (the square-and-add
-rule of Zou and Donner 2008). They know the noise of every client by itself and none that all
-clients share, such as the start of a training. What leaves them is undecided, and never worse.
+With fewer pairs the interval is combined from those that both reports state (the square-and-add
+rule of Zou and Donner 2008). These cover the noise of every single client but not noise that all
+clients share, such as the start of a training. So a figure outside them is undecided, never worse.
 
-A gain over what is known without the view is 0 of an attack that says nothing, and below it of one
-that misleads. So a gain that rises from below to 0 is no worse: nobody is told anything any more.
-One that rises and is not 0 then, above or below it, may have found a trace, and is judged.
+A gain over what is known without the view is 0 for an attack that claims nothing, and below 0 for
+an attack that misleads. So a gain that rises from below 0 to 0 is not worse: the attack then claims
+nothing. A gain that rises to another value may show a trace of a leak, and is judged.
 
-Means hide whom they are of. So a finding that is more severe in any pair, and a count of clients
-that is higher there, are never "the same", whatever the number of pairs and what the others say.
+Means hide single clients. So a finding that is more severe in any pair, or a count of clients that
+is higher in any pair, is never "the same", whatever the number of pairs and the other pairs.
 """
 
 import math
@@ -40,24 +40,24 @@ from secure_fedrec.evaluation import LOWER_IS_BETTER
 from secure_fedrec.evaluation.intervals import share_interval
 
 ERROR_RATE = 0.05
-"""How many comparisons of equal systems may call a figure worse, at most."""
+"""Largest share of comparisons of equal systems that may call a figure worse."""
 
 FEWEST_PAIRS = 3
-"""From so many pairs on, their differences tell the noise."""
+"""From this number of pairs on, the noise is estimated from their differences."""
 
 _SILENT = 5e-4
-"""What is nearer to 0 than this is printed as 0."""
+"""Values nearer to 0 than this are printed as 0."""
 
 WORSE, BETTER, SAME, OPEN = "worse", "better", "same", "undecided"
 LOST, NEW, UNTOLD = "lost", "new", "noise unknown"
 GONE, ACCEPTED = "inapplicable", "accepted"
 
 LOSSLESS, ATTACK = "lossless", "attack:"
-"""What may be accepted: that sums are no longer exact, or that an attack does not apply."""
+"""Changes that may be accepted: sums are no longer exact, or an attack does not apply."""
 
 
 class Key(NamedTuple):
-    """A figure of a report: of an adversary's attack, or of the whole (both empty)."""
+    """A figure of a report: of an adversary's attack, or of the whole report (both empty)."""
 
     adversary: str
     attack: str
@@ -69,7 +69,7 @@ class Key(NamedTuple):
 
 
 class Figure(NamedTuple):
-    """A value with its 95 % interval; an exact one has none, nor has one whose noise is unknown."""
+    """A value with its 95 % interval, if it has noise and the noise is known."""
 
     value: float
     low: float | None
@@ -84,14 +84,14 @@ class Difference:
     Args:
         key: of the figure.
         outcome: "worse", "better" or "same" (nothing beyond the noise); "undecided" if it may have
-            got worse, as far as too few pairs tell, or by more than is tolerated; "noise unknown"
-            if too few pairs tell nothing of it; "lost" if the first side of a pair has it and the
-            second has not, "inapplicable" if that is so because the attack does not apply there,
-            "new" if only the second has it; "accepted" if it was asked for.
-        before, after: means over the pairs; None where it is missing.
-        low, high: interval of the change, in the figure's unit; None where it is exact or unknown.
+            got worse with too few pairs to decide, or by more than is tolerated; "noise unknown" if
+            there are too few pairs to know its noise; "lost" if the first side of a pair has it and
+            the second does not; "inapplicable" if this is because the attack does not apply there;
+            "new" if only the second side has it; "accepted" if ``accept`` names it.
+        before, after: means over the pairs; None if missing.
+        low, high: interval of the change, in the figure's unit; None if exact or unknown.
         pairs: pairs of runs behind it.
-        reason: why the second side has it no more, as its report says.
+        reason: why the second side no longer has it, according to its report.
     """
 
     key: Key
@@ -105,7 +105,7 @@ class Difference:
 
 
 class Change(NamedTuple):
-    """A setting that is not the same on both sides, as JSON has it; None where it is missing."""
+    """A setting that differs between the sides, as JSON values; None where it is missing."""
 
     key: str
     before: Any
@@ -118,9 +118,9 @@ class Comparison:
 
     Args:
         seeds: those of the pairs.
-        unpaired: seeds that one side alone has.
+        unpaired: seeds that only one side has.
         differences: the figures, worst outcome first.
-        changes: settings that are not the same on both sides, those of the first pair.
+        changes: settings that differ between the sides, for the first pair.
     """
 
     seeds: tuple[int, ...]
@@ -129,7 +129,7 @@ class Comparison:
     changes: tuple[Change, ...] = ()
 
     def of(self, *outcomes: str) -> list[Difference]:
-        """The figures of these outcomes."""
+        """The figures with these outcomes."""
         return [each for each in self.differences if each.outcome in outcomes]
 
     @property
@@ -145,7 +145,7 @@ class Comparison:
         if worse := self.of(WORSE):
             return f"worse: figures beyond their noise: {len(worse)}"
         if missing := self.of(LOST, GONE):
-            return f"undecided: figures that the second side has no more: {len(missing)}"
+            return f"undecided: figures that the second side no longer has: {len(missing)}"
         if open_ := self.of(OPEN):
             return f"undecided: figures that may have got worse: {len(open_)}"
         if not self.of(SAME, BETTER):
@@ -154,10 +154,10 @@ class Comparison:
 
 
 def runs_of(result: Path) -> dict[int, Report]:
-    """The reports of a RESULT by seed: a run folder, its ``report.json``, or a folder of those.
+    """Reports by seed, of a run folder, its ``report.json``, or a folder of run folders.
 
     Raises:
-        DataError: there is none, one is damaged, or two have one seed.
+        DataError: there is no report, one is damaged, or two have the same seed.
     """
     paths = [result]
     if result.is_dir() and not any((result / name).exists() for name in (REPORT_NAME, CONFIG_NAME)):
@@ -171,7 +171,7 @@ def runs_of(result: Path) -> dict[int, Report]:
         report = read_report(path)
         seed = report["configuration"].get("seed")
         if not isinstance(seed, int):
-            raise DataError(path, "its configuration states no seed")
+            raise DataError(path, "its configuration does not state a seed")
         if seed in found:
             raise DataError(path, f"another run of {result} has seed {seed} too")
         found[seed] = report
@@ -190,16 +190,16 @@ def compare(
     Args:
         before: reports by seed.
         after: likewise.
-        tolerance: by how much a figure may get worse without it being seen.
-        accept: ``LOSSLESS``, or ``ATTACK`` with the name of an attack that need not apply any more.
-            One that is not in the second side's reports at all is lost all the same.
+        tolerance: by how much a figure may get worse undetected.
+        accept: ``LOSSLESS``, or ``ATTACK`` with the name of an attack that need no longer apply. An
+            attack that is missing from the second side's reports is lost nevertheless.
 
     Raises:
         DataError: no seed is on both sides, or a pair was run on different data.
     """
     seeds = tuple(sorted(before.keys() & after.keys()))
     if not seeds:
-        problem = f"have no seed in common: {sorted(before)} and {sorted(after)}"
+        problem = f"do not have a seed in common: {sorted(before)} and {sorted(after)}"
         raise DataError("the two sides", problem)
     for seed in seeds:
         if before[seed]["data"]["fingerprint"] != after[seed]["data"]["fingerprint"]:
@@ -230,7 +230,7 @@ def compare(
 
 
 def _stated(report: Report) -> dict[str, Any]:
-    """What a report was made of, as far as it is stated."""
+    """What a report states about its data."""
     made_by = report.get("manifest", {}).get("tool_version")
     return {**report["configuration"], "tool_version": made_by}
 
@@ -246,7 +246,7 @@ def _changes(key: str, before: Any, after: Any) -> Iterator[Change]:
 
 
 def _by_name(value: Any) -> Any:
-    """A list of tables that have names of their own as one table."""
+    """A list of tables with names as one table by name."""
     if not isinstance(value, list) or not all(isinstance(each, dict) for each in value):
         return value
     names = [each.get("layer", each.get("name")) for each in value]
@@ -255,7 +255,7 @@ def _by_name(value: Any) -> Any:
 
 
 def _more_severe(pairs: Sequence[tuple[Report, Report]]) -> Iterator[Difference]:
-    """Findings that are more severe on the second side of a pair; what was not measured was not."""
+    """Findings that are more severe on the second side of a pair; unmeasured ones do not count."""
     raised: dict[Key, str] = {}
     for before, after in pairs:
         old, new = _severities(before), _severities(after)
@@ -275,7 +275,7 @@ def _severities(report: Report) -> dict[tuple[str, str], str]:
 
 
 def _explained(each: Difference, after: Sequence[Report], accept: Collection[str]) -> Difference:
-    """A figure with the reason why it is gone, and accepted where that was asked for."""
+    """A missing figure with the reason, marked as accepted if ``accept`` names it."""
     if each.key == Key("", "", LOSSLESS) and each.outcome in (WORSE, LOST):
         reason = str(after[0]["lossless"].get("statement", ""))
         outcome = ACCEPTED if LOSSLESS in accept else each.outcome
@@ -290,7 +290,7 @@ def _explained(each: Difference, after: Sequence[Report], accept: Collection[str
 
 
 def _inapplicable(report: Report, key: Key) -> str | None:
-    """Why a figure's attack does not apply; "" where the figure is there, None where it is lost."""
+    """Why a figure's attack does not apply; "" if the figure is there, None if it is lost."""
     for each in report["findings"]:
         if (each["adversary"], each["attack"]) == (key.adversary, key.attack):
             if each["status"] != "measured":
@@ -300,7 +300,7 @@ def _inapplicable(report: Report, key: Key) -> str | None:
 
 
 def _figures(report: Report) -> dict[Key, Figure]:
-    """The figures of a report that can get worse: those that make severities, or stand in gates."""
+    """The figures that can get worse: those that determine severities, or have gates."""
     gated = {(each["adversary"], each["attack"], each["metric"]) for each in report["gates"]}
     found = {}
     for finding in report["findings"]:
@@ -331,7 +331,7 @@ def _finding_figure(finding: Mapping[str, Any], metric: str) -> Figure | None:
 
 
 def _others(report: Report) -> Iterator[tuple[Key, Figure]]:
-    """Utility, whose noise only seeds tell; losslessness and stated budgets, which have none."""
+    """Utility, with noise that only several seeds show; losslessness and budgets, without noise."""
     for metric, value in report["utility"]["mean"].items():
         yield Key("", "", metric), Figure(value, None, None)
     if report["lossless"]["holds"] is not None:
@@ -393,7 +393,7 @@ def _fell_silent(key: Key, pairs: Sequence[tuple[Figure, Figure]]) -> bool:
 
 
 def _interval(pairs: Sequence[tuple[Figure, Figure]], tail: float) -> tuple[float, float]:
-    """Ends that the change exceeds with that probability each; infinite where nothing tells."""
+    """Ends that the change exceeds with that probability each; infinite if the noise is unknown."""
     changes = np.array([after.value - before.value for before, after in pairs])
     mean = float(changes.mean())
     slack = 1e-9 * max(abs(each.value) for pair in pairs for each in pair)

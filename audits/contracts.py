@@ -1,4 +1,4 @@
-"""What an audit takes for granted of a system, or of a data set that comes without one.
+"""What an audit assumes about a system, or about a data set without a system.
 
     class TestMine(SystemContract):
         system = SYSTEM
@@ -21,14 +21,17 @@ from secure_fedrec.testing.said import require, unsaid
 
 
 def require_system(system: Any) -> None:
-    """What a system says of itself: its data sets, attacks and claims.
+    """Check what a system states: its data sets, attacks and claims.
 
     Raises:
         AssertionError: what is missing, or unknown.
     """
-    require(isinstance(system, System), "is no System")
-    require(bool(re.fullmatch(r"[\w.-]+", system.name)), "has no name of letters, digits and '-'")
-    require(isinstance(system.kinds, Mapping) and bool(system.kinds), "names no data set")
+    require(isinstance(system, System), "is not a System")
+    require(
+        bool(re.fullmatch(r"[\w.-]+", system.name)),
+        "does not have a name of letters, digits and '-'",
+    )
+    require(isinstance(system.kinds, Mapping) and bool(system.kinds), "does not name a data set")
     for name, kind in system.kinds.items():
         require_data(kind, f"on {name}: ")
     require(system.default_data in system.kinds, "has an unknown default data set")
@@ -46,31 +49,31 @@ def require_system(system: Any) -> None:
 
 
 def _require_claims(claims: Any, layers: Mapping[str, Any]) -> None:
-    require(isinstance(claims, Mapping), "has claims that are no mapping of stacks")
+    require(isinstance(claims, Mapping), "has claims that are not a mapping of stacks")
     for stack, claim in claims.items():
         named = " + ".join(stack) or "no layer"
         unknown = [name for name in stack if name not in layers]
-        require(not unknown, f"claims something of {named}, and {unknown} are no layers")
-        require(isinstance(claim, Claim), f"claims nothing of {named}")
+        require(not unknown, f"makes a claim about {named}, but {unknown} are not layers")
+        require(isinstance(claim, Claim), f"does not make a claim about {named}")
         for text in ("system", "hides", "assumes", "found"):
-            require(bool(getattr(claim, text)), f"with {named} says nothing of what it {text}")
+            require(bool(getattr(claim, text)), f"with {named} does not say what it {text}")
 
 
 def require_data(kind: Any, of: str = "") -> None:
-    """What a data set says of itself: the classes of its settings, and figures of utility.
+    """Check what a data set states: the classes of its settings, and figures of utility.
 
     Args:
         kind: the ``DataKind``.
-        of: put before what is said.
+        of: put before the message.
 
     Raises:
         AssertionError: what is missing, or unknown.
     """
-    require(isinstance(kind, DataKind), f"{of}is no DataKind")
+    require(isinstance(kind, DataKind), f"{of}is not a DataKind")
     for name, key in (("settings", "name"), ("algorithm", "rounds")):
         settings = getattr(kind, name)
         plain = isinstance(settings, type) and issubclass(settings, Settings)
-        require(plain, f"{of}has {name} that are no class of Settings")
+        require(plain, f"{of}has {name} that are not a class of Settings")
         known = {each.name for each in fields(settings)}
         require(key in known, f"{of}has {name} without a field {key!r}")
     if not of:
@@ -78,26 +81,26 @@ def require_data(kind: Any, of: str = "") -> None:
         named = isinstance(own, str) and re.fullmatch(r"[\w.-]+", own)
         require(bool(named), "has settings whose 'name' has no default that names it")
     for figure in (*kind.metrics, *kind.implicit):
-        require(figure in FIGURES, f"{of}measures {figure!r}, which is no figure of utility")
+        require(figure in FIGURES, f"{of}measures {figure!r}, which is not a figure of utility")
 
 
 class SystemContract:
-    """A system; inherit it and say which.
+    """Tests of a system; inherit the class and set ``system``.
 
     Raises:
-        AssertionError: by each test, what is not kept.
+        AssertionError: a test names the part of the contract that is broken.
     """
 
     system: ClassVar[System] = unsaid()
 
     def test_it_says_what_it_is(self) -> None:
-        """Data sets, attacks and claims."""
+        """The system states its data sets, attacks and claims."""
         require_system(self.system)
 
     def test_a_report_says_what_stays_and_what_leaves(self) -> None:
-        """Of the settings that it has by default."""
+        """A statement exists for the default settings."""
         algorithm = self.system.kinds[self.system.default_data].algorithm
         told = self.system.statement(algorithm())
-        require(isinstance(told, Statement), "states something else than a Statement")
+        require(isinstance(told, Statement), "returns something other than a Statement")
         for text in ("name", "stays", "leaves"):
-            require(bool(getattr(told, text)), f"says nothing of its {text}")
+            require(bool(getattr(told, text)), f"does not state its {text}")

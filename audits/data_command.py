@@ -1,6 +1,6 @@
-"""``data list``, ``data get NAME``, ``data describe NAME``: the data sets that there are.
+"""``data list``, ``data get NAME``, ``data describe NAME``: the known data sets.
 
-``data describe FILE``, of somebody's own, is in ``own_data``.
+``data describe FILE``, for a user's own file, is in ``own_data``.
 """
 
 import argparse
@@ -55,7 +55,7 @@ def data(arguments: argparse.Namespace) -> int:
         ("--set", arguments.overrides or None),
     ):
         if given is not None:
-            raise ConfigError(option, arguments.name, "is for a file of one's own")
+            raise ConfigError(option, arguments.name, "applies only to a file of your own")
     facts = _describe(arguments.name, arguments.data_dir)
     facts["licence"] = _FILES[_MADE_OF[arguments.name]].licence
     if arguments.json:

@@ -1,7 +1,7 @@
-"""What the functions of ``audits`` can be given, and what it stands for.
+"""The arguments that functions of ``audits`` accept, and how they are resolved.
 
-Two functions dispatch by type, and nothing else asks what it was given: ``configured`` finds a
-configuration, ``opened`` a recording. A further kind of either registers itself there.
+Only two functions dispatch by type: ``configured`` finds a configuration, ``opened`` a recording.
+Further kinds of configurations or recordings are registered with them.
 """
 
 import copy
@@ -41,12 +41,12 @@ _RUNS = "an AuditResult, a SimulatedRun, or the path of a run folder or of its t
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Configured:
-    """A configuration that was found.
+    """A resolved configuration.
 
     Args:
         config: its settings.
-        source: its file, for reports (``audits.config.lines.source_of``); None where it has none
-            that its user wrote.
+        source: its file, for reports (``audits.config.lines.source_of``); None without a file
+            written by the user.
     """
 
     config: AuditConfig
@@ -55,10 +55,10 @@ class Configured:
 
 @singledispatch
 def configured(given: object, overrides: Mapping[str, Any]) -> Configured:
-    """The configuration that is meant.
+    """Resolve a configuration.
 
     Args:
-        given: see ``Config``. Of a word that names both a file and a preset the file is read, and a
+        given: see ``Config``. If a word names both a file and a preset, the file is read, and a
             warning says so.
         overrides: dotted key -> value, as ``--set`` has them.
 
@@ -71,7 +71,7 @@ def configured(given: object, overrides: Mapping[str, Any]) -> Configured:
 
 
 def _kind_of(given: object) -> str:
-    """What something is that nobody can use here; of a large thing its beginning."""
+    """A description of an unusable argument, shortened if it is long."""
     return f"a {type(given).__name__}: {reprlib.repr(given)}"
 
 
@@ -99,7 +99,7 @@ def _word(given: str, overrides: Mapping[str, Any]) -> Configured:
     if Path(given).is_file():
         if is_preset:
             told = f"{given!r} names a file here and a preset: the file is read"
-            warnings.warn(f"{told}; a Path of it says so too", stacklevel=4)
+            warnings.warn(f"{told}; pass a Path to avoid this warning", stacklevel=4)
         return _path(Path(given), overrides)
     if not is_preset:
         raise ConfigError("config", given, "is neither a file nor a preset", PRESETS)
@@ -114,10 +114,10 @@ def _parsed(raw: dict[str, Any], overrides: Mapping[str, Any], folder: Path) -> 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedRun:
-    """What attacks need of a run that is over.
+    """What attacks need from a finished run.
 
     Args:
-        config: of the run: its adversaries and attacks are tried where no others are named.
+        config: of the run: its adversaries and attacks are used if no others are named.
         transcript: what every party saw.
         truth: what claims are scored against.
     """
@@ -129,7 +129,7 @@ class RecordedRun:
 
 @singledispatch
 def opened(given: object) -> AbstractContextManager[RecordedRun]:
-    """The recording that is meant, held against whoever would write it.
+    """Open a recording, and lock it against writers.
 
     Args:
         given: see ``Run``.

@@ -1,8 +1,8 @@
-"""Ends of a command from outside: Ctrl-C, being terminated, being left by the terminal.
+"""Ends of a command from outside: Ctrl-C, termination, and hang-up of the terminal.
 
-An interrupt is raised where it comes, and what is cleaned up upon it is not interrupted once more.
-Where it would do harm, or could not be raised, it is raised a little later. (Little is imported
-here: the console script hears nothing before.)
+An interrupt is raised where it occurs, and the clean-up after it is not interrupted again. Where it
+would do harm, or cannot be raised, it is raised a little later. (Little is imported here, because
+the console script cannot handle interrupts before this import.)
 """
 
 import os
@@ -13,31 +13,31 @@ from types import FrameType
 
 ENDINGS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _KILLED = 128
-"""What shells add to the number of a signal that ended a process, for its exit code."""
+"""Added to the number of a signal that ended a process, to give its exit code, as shells do."""
 
 _UNHANDLED = (signal.SIG_DFL, signal.default_int_handler)
 _SOON = 0.01
 
 
 class Interrupts:
-    """Interrupts of a command, those that a library has swallowed included.
+    """Interrupts of a command, including those that a library has swallowed.
 
-    What somebody else handles, or has made this process deaf to, stays so.
+    Signals that other code handles, or that are ignored, are left alone.
 
     Args:
-        whole: whether the process is the command's alone; else nothing is handled.
+        whole: whether the process belongs to the command only; otherwise nothing is handled.
     """
 
     def __init__(self, *, whole: bool) -> None:
         self.numbers = [
             number for number in ENDINGS if whole and signal.getsignal(number) in _UNHANDLED
         ]
-        """Signals that are taken care of."""
+        """Signals that are handled."""
         self.heard: int | None = None
         self.said = False
-        """Whether a line has been said of it."""
+        """Whether a message about it has been printed."""
         self.later: Callable[[Callable[[], None]], bool] = _never
-        """Has something done later, where an error would do harm now; tells whether it will be."""
+        """Defers a call if an error would do harm now; returns whether it was deferred."""
 
     @property
     def code(self) -> int:
@@ -45,7 +45,7 @@ class Interrupts:
         return _KILLED + (self.heard or signal.SIGINT)
 
     def handle(self, handler: Callable[[int, FrameType | None], None] | signal.Handlers) -> None:
-        """Let a function handle them, or nobody."""
+        """Set the handler of the signals, or None."""
         for number in self.numbers:
             signal.signal(number, handler)
 
@@ -71,7 +71,7 @@ class Interrupts:
                 _interrupt()
 
     def unraised(self, unraisable: "sys.UnraisableHookArgs") -> None:
-        """Hear an interrupt again that came where nothing can be raised."""
+        """Repeat an interrupt that came where nothing can be raised."""
         if not issubclass(unraisable.exc_type, KeyboardInterrupt):
             sys.__unraisablehook__(unraisable)
             return

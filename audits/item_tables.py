@@ -1,4 +1,4 @@
-"""Methods of the item-table family as audits see them: data, task, and what makes a system of one.
+"""Methods of the item-table family in audits: data, task, and how a system is made from a method.
 
 Clients train on interactions and on sampled items; two items of each are held out, as a protocol of
 ``evaluation.protocols`` says, and ranked by the client's own model as it was trained, before any
@@ -66,10 +66,11 @@ Learner: TypeAlias = Callable[[Any, int], ItemTableMethod]
 """Makes a method of its settings and the number of items."""
 
 GENERATOR_TELLS = (
-    "the change of the generator's first layer divided by that of its biases is its input, half of "
-    "which is the mean of the personal item table over what the client interacted with"
+    "the change of the generator's first layer divided by that of its biases is the layer's input, "
+    "half of which is the mean of the personal item table over the items that the client "
+    "interacted with"
 )
-"""What uploads of Fed3CR tell, alone or as a plug-in."""
+"""What uploads of Fed3CR reveal, alone or as a plug-in."""
 
 METRICS = figures_of(RankingFigure)
 """Of the test items."""
@@ -162,7 +163,7 @@ class RankingTask(ABC):
         )
 
     def identity(self) -> str:
-        """Digest of what is trained on, held out, kept out and ranked among."""
+        """Digest of the items that are trained on, held out, kept out and ranked among."""
         case = self.case
         names = ("validation", "test", "validation_negatives", "test_negatives")
         columns = {name: getattr(case, name) for name in names}
@@ -194,23 +195,23 @@ class RankingTask(ABC):
         )
 
     def secrets(self) -> Secrets:
-        """Training items, those held out, and the clients' attributes where there are any."""
+        """Training items, held-out items, and the clients' attributes if there are any."""
         held_out = {"held_out.items": held_out_grid(self.case)}
         secrets = {**held_out, **attribute_columns(self.table)}
         return {"ratings": rated_sets(self.case.train), "secrets": secrets}
 
     def public(self) -> dict[str, Any]:
-        """How many there are."""
+        """Public sizes."""
         return {"n_items": self.case.n_items, "n_clients": self.case.n_clients}
 
     def own(self, client: int) -> dict[str, npt.NDArray[Any]]:
-        """Items held out of a client, which its negatives are never drawn from."""
+        """Items held out of a client, from which its negatives are never drawn."""
         return {"client": np.array([client]), "kept_out": self.case.kept_out.of(client)}
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class MethodTask(RankingTask):
-    """A method of the family; its clients rank what is held out of them.
+    """A method of the family, whose clients rank their held-out items.
 
     Args:
         learner: the method.
@@ -240,7 +241,7 @@ def _device(
     *,
     learner: Learner,
 ) -> Algorithm:
-    """The method on a host of its own, where nobody measures it."""
+    """The method on a separate host, without measurements."""
     lengths = np.zeros(facts["n_clients"], dtype=np.int64)
     items = own.get("kept_out", np.zeros(0, dtype=np.int32))
     if own:
@@ -300,13 +301,13 @@ def item_table_system(
         name: in configurations: that of the module.
         learner: the method.
         settings: their class.
-        title: what it is called, and in brackets where it was published, if it was.
+        title: its name, with its publication in brackets, if any.
         stays: what never leaves a client.
-        found: what the suite reads off its uploads.
-        beside: what leaves a client beside the change of its item table.
+        found: what the suite reads from its uploads.
+        beside: what leaves a client in addition to the change of its item table.
 
     Raises:
-        ConfigError: the settings lack what every method has (``MethodConfig``).
+        ConfigError: the settings lack fields that every method has (``MethodConfig``).
     """
     _require_method_settings(settings)
     of_set, of_file = (
@@ -319,9 +320,9 @@ def item_table_system(
             name=title,
             stays=stays,
             leaves=leaves,
-            remark="That a client keeps its user's side hides it from nobody who reads the change "
-            "of the item table: rows of what it interacted with and of sampled items move in "
-            "opposite directions.",
+            remark="Keeping the user's side at the client does not hide it from a reader of the "
+            "change of the item table: rows of items that the client interacted with and rows of "
+            f"sampled items move in opposite directions.",
         ),
         kinds=MappingProxyType({**dict.fromkeys(DATASETS, of_set), FILE: of_file}),
         default_data="ml-100k",
@@ -361,7 +362,8 @@ def plug_in_system(
         settings: the class of its settings, with those of the plug-in in ``enhancement``.
         title: what both are called.
         stays: what never leaves a client.
-        beside: what leaves a client beside the changes of its item table and of the generator.
+        beside: what leaves a client in addition to the changes of its item table and of the
+            generator.
     """
 
     def learner(config: Any, n_items: int) -> ItemTableMethod:
@@ -381,15 +383,16 @@ def plug_in_system(
 def single_table_system(
     name: str, learner: Learner, settings: type, *, title: str, stays: str, own: str
 ) -> System:
-    """The system of a method whose server reads every client's table, and so bears no hidden sum.
+    """The system of a method whose server reads every client's table, so sums cannot be hidden.
 
     Args:
         name: in configurations: that of the module.
         learner: the method, a ``MixingMethod``.
         settings: their class.
-        title: what it is called, and where it was published.
+        title: its name, and its publication.
         stays: what never leaves a client.
-        own: what a client gives out beside its item table, as the server compares clients by it.
+        own: what a client sends in addition to its item table, by which the server compares
+            clients.
     """
     given = f"the {own} and every row of the item table, under the client's name"
     bare = Claim(

@@ -1,7 +1,7 @@
 """Options that several commands share, and what their values may be.
 
-Nothing here imports what a command does: the command line is read, and its help written, before
-anything is that takes long.
+Nothing here imports the code of a command: the command line is parsed, and its help printed, before
+slow imports.
 """
 
 import argparse
@@ -11,11 +11,11 @@ from attacks.scoring.severities import SEVERITIES
 from audits.report import FORMATS, WRITERS
 
 LEVELS = (*SEVERITIES[:-1], "inconclusive")
-"""What may be asked to fail beside gates."""
+"""Levels that may fail an audit in addition to gates."""
 
 
 def add_policy(command: argparse.ArgumentParser) -> None:
-    """Give a command the options that a report is written and judged by."""
+    """Add the options for writing and judging a report."""
     command.add_argument(
         "--format",
         dest="formats",
@@ -29,14 +29,14 @@ def add_policy(command: argparse.ArgumentParser) -> None:
         type=_levels,
         default=(),
         metavar="LEVEL,...",
-        help="fail as well on findings of a severity or worse that no gate documents "
+        help="also fail on findings of this severity or worse that no gate documents "
         f"({', '.join(LEVELS[:-1])}), or on an audit that is {LEVELS[-1]}",
     )
     command.add_argument(
         "--baseline",
         type=Path,
         metavar="RESULT",
-        help="an earlier run folder or report.json: only findings that it has not had fail",
+        help="an earlier run folder or report.json: only findings that it did not have fail",
     )
 
 
@@ -52,7 +52,7 @@ def _words(text: str, known: tuple[str, ...]) -> tuple[str, ...]:
     words = tuple(dict.fromkeys(word.strip() for word in text.split(",")))
     for word in words:
         if word not in known:
-            raise argparse.ArgumentTypeError(f"{word!r} is none of {', '.join(known)}")
+            raise argparse.ArgumentTypeError(f"{word!r} is not one of {', '.join(known)}")
     return words
 
 
@@ -60,11 +60,11 @@ def acceptable(text: str) -> str:
     """The value of ``compare --accept``.
 
     Raises:
-        ArgumentTypeError: nothing of that name can be accepted.
+        ArgumentTypeError: no change of that name can be accepted.
     """
     # Only who accepts something waits for what may be accepted; the reports say which attacks.
     from audits.comparison import ATTACK, LOSSLESS  # noqa: PLC0415
 
     if text != LOSSLESS and not text.startswith(ATTACK):
-        raise argparse.ArgumentTypeError(f"{text!r} is none of {LOSSLESS}, {ATTACK}NAME")
+        raise argparse.ArgumentTypeError(f"{text!r} is not one of {LOSSLESS}, {ATTACK}NAME")
     return text

@@ -37,7 +37,7 @@ _COLUMNS, _ROWS = 60, 6
 _BLOCKS: Final = " ▁▂▃▄▅▆▇█"
 _PLOTS: Final = (".svg", ".png")
 _MANY_CLIENTS: Final = 1000
-"""An audit of more takes hours: a configuration samples so many."""
+"""A configuration samples this many clients, because an audit of more takes hours."""
 
 _DENOISED: Final = 100
 """Clients per denoiser of a configuration that is written."""
@@ -47,8 +47,8 @@ def describe_file(arguments: argparse.Namespace) -> int:
     """Look at a file, draw it, write a configuration.
 
     Raises:
-        ConfigError: something is already where the configuration or the plot is to go.
-        DataError: the file is not sound, or cannot be guessed.
+        ConfigError: the file for the configuration or the plot already exists.
+        DataError: the file is damaged, or its form cannot be guessed.
     """
     path, config, plot = Path(arguments.name), arguments.write, arguments.plot
     _require_free({"--write": config, "--plot": plot}, path, force=arguments.force)
@@ -74,10 +74,10 @@ def describe_file(arguments: argparse.Namespace) -> int:
 
 
 def _require_free(targets: Mapping[str, Path | None], path: Path, *, force: bool) -> None:
-    """Refuse to write over anything unasked, and over the ratings at all.
+    """Refuse to overwrite files without --force, and the ratings in any case.
 
     Raises:
-        ConfigError: something is there; names every option.
+        ConfigError: a file exists; names all options.
     """
     there = {option: to for option, to in targets.items() if to is not None and to.exists()}
     for option, target in there.items():
@@ -91,16 +91,16 @@ def _require_free(targets: Mapping[str, Path | None], path: Path, *, force: bool
 def _told(
     path: Path, overrides: Sequence[tuple[str, Any]]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What the command line says: how the file is read, and what else stands in ``[data]``.
+    """The settings of the command line: how the file is read, and other keys of ``[data]``.
 
     Raises:
-        ConfigError: a key is of another table, or a value is refused.
+        ConfigError: a key belongs to another table, or a value is refused.
     """
     table: dict[str, Any] = {}
     for key, value in overrides:
         section, _, name = key.partition(".")
         if section != "data" or name in ("", "name", "path"):
-            problem = "a description is told keys of [data] alone, other than name and path"
+            problem = "a description takes only keys of [data], except name and path"
             raise ConfigError(key, value, problem)
         *steps, last = name.split(".")
         inner: Any = table
@@ -121,14 +121,14 @@ def _told(
 
 
 def _fitting(table: Mapping[str, Any]) -> dict[str, Any]:
-    """The split that goes with ratings, where none is told."""
+    """The split that fits the ratings, if none is given."""
     without = "rating" in table and table["rating"] is None
     implicit = without or table.get("positive_from") is not None or table.get("layout") == "lists"
     return {"split": "leave-one-out"} if implicit else {}
 
 
 def _data_of(seen: Seen, others: Mapping[str, Any]) -> RatingFileData:
-    """The whole of ``[data]``: how the file is read, and what is told beside it."""
+    """All of ``[data]``: how the file is read, and the other given keys."""
     file = seen.file
     values = {each.name: getattr(file, each.name) for each in fields(RatingsFile)}
     split = {"split": "leave-one-out"} if file.implicit else {}
@@ -136,7 +136,7 @@ def _data_of(seen: Seen, others: Mapping[str, Any]) -> RatingFileData:
 
 
 def facts_of(seen: Seen) -> dict[str, Any]:
-    """What was seen as JSON values; no id is among them."""
+    """The description of the file as JSON values, without ids."""
     table, file = seen.table, seen.file
     popularity, activity = (_curve(seen, name) for name, _, _ in _CURVES)
     return {
@@ -218,7 +218,7 @@ def _words(value: object) -> str:
 
 
 def _curve(seen: Seen, name: str) -> IntArray:
-    """Counts, descending; those that are 0 left out."""
+    """Counts, descending, without zeros."""
     counts = seen.table.item_popularity() if name == "popularity" else seen.table.counts()
     return np.sort(counts[counts > 0])[::-1]
 
@@ -234,7 +234,7 @@ def _head_share(counts: IntArray) -> float:
 
 
 def drawn(counts: IntArray) -> list[str]:
-    """A curve in signs, as lines: counts by rank, both logarithmic.
+    """A curve in characters, as lines: counts by rank, both logarithmic.
 
     Args:
         counts: int64[k], descending, above 0.
@@ -284,7 +284,7 @@ def config_text(seen: Seen, data: RatingFileData, path: Path, folder: Path) -> s
 
     Raises:
         ConfigError: a name cannot be written in it, or there are too few ratings to audit.
-        DataError: it is not clear what the ratings are, and nobody has said.
+        DataError: the meaning of the ratings is unclear, and no option states it.
     """
     if seen.doubt is not None:
         raise seen.doubt

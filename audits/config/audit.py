@@ -1,7 +1,7 @@
 """Audit configurations: TOML in, validated settings out, errors that name key, value and choices.
 
-A configuration says what is trained (data, algorithm), how it is protected, who looks, and what
-must hold:
+A configuration says what is trained (data, algorithm), how it is protected, who the adversaries
+are, and what must hold:
 
     title, seed                          text and the seed of every random stream
     [algorithm], [data]                  what is trained, on what
@@ -9,11 +9,10 @@ must hold:
     [[protection]]                       layers over what is summed, outermost first
     [[bag_protection]]                   layers over what is collected in bags
     [recording]                          which payloads are kept
-    [[adversaries]], attacks             who attacks how
-    [[gates]]                            what must hold
-    [[waivers]]                          what is excused for a while, by whom
-    measures                             figures that are not shipped
-    [run]                                checkpoints, measurements and the losslessness check
+    [[adversaries]], attacks             adversaries, and attacks that are run [[gates]]
+                   what must hold [[waivers]]                          what is excused for a while,
+    by whom measures                             figures that are not shipped [run]
+                  checkpoints, measurements and the losslessness check
 
 ``algorithm.name`` decides the rest: a system (``audits.systems``) names the data sets that it
 learns from and the settings of both. ``audits.config.tables`` reads tables; what they mean (ranges,
@@ -46,7 +45,7 @@ from secure_fedrec.settings import Count, Positive, Rounds, Settings, Unit
 from secure_fedrec.wire import RecordingPolicy
 
 DEFAULT_SYSTEM = "pmf"
-"""What is trained where a configuration names no algorithm."""
+"""The algorithm of a configuration that does not name one."""
 
 _HERE = Path()
 
@@ -60,10 +59,10 @@ class RunConfig(Settings, section="run"):
             any layer, and compare every round's rows and public state.
         evaluate_every: rounds between two measurements of the utility; the last round is always
             measured.
-        max_memory_gb: an audit or a training that would hold more is refused before it begins;
-            without it, none.
+        max_memory_gb: an audit or a training that would need more memory is refused before it
+            begins; without it, none is refused.
         workers: processes that share the attacks, and the trainings of other folds and the plain
-            twin; without it, one for each core where they would take one process half a minute.
+            twin; without it, one per core if the work would take one process half a minute.
     """
 
     checkpoint_every: Rounds = 5
@@ -84,21 +83,21 @@ class AuditConfig(JudgedConfig):
     Args:
         title: heading of the report.
         seed: seed of every random stream; the same configuration, data and seed give the same bits.
-        adversaries: who looks.
+        adversaries: the adversaries.
         attacks: names of the attacks that are tried for every adversary; "all" is all of them.
-            An audit that leaves one out that would ask for messages of its run is inconclusive
-            unless a waiver answers for it.
+            An audit that leaves out an attack which would read messages of its run is inconclusive,
+            unless a waiver excuses this.
         gates: what must hold.
         waivers: what is excused for a while.
-        plugins: what the names of all these stand for that are not shipped.
+        plugins: the plug-ins that the names above stand for.
         system: name of the algorithm.
         data: settings of the data set, of the class that the system names for it.
         algorithm: settings of the algorithm, likewise.
         ring, cohort, recording, run: settings of the parts.
         protection: layer name -> settings, in order, over what is summed.
         bag_protection: likewise over what is collected in bags.
-        folder: of the file that it was read from; paths in it are relative to this. Not part of
-            what is audited.
+        folder: of the file that it was read from; paths in it are relative to this folder. Not part
+            of what is audited.
     """
 
     system: str = DEFAULT_SYSTEM
@@ -119,7 +118,7 @@ class AuditConfig(JudgedConfig):
             with entry(number):
                 gate.require_measured(self.metrics)
                 if gate.metric in RATING_VALUES and getattr(self.data, "implicit", False):
-                    problem = "says nothing of implicit feedback: all its ratings are one value"
+                    problem = "does not apply to implicit feedback: all its ratings are one value"
                     raise gate.refusal("metric", problem)
 
     @property
@@ -129,12 +128,12 @@ class AuditConfig(JudgedConfig):
 
     @property
     def kind(self) -> DataKind:
-        """What the system says of the data set."""
+        """The system's description of the data set."""
         return kinds_of(self.audited)[self.data.name]
 
     @property
     def statement(self) -> Statement:
-        """What a report says of the algorithm."""
+        """The report's statement about the algorithm."""
         return self.audited.statement(self.algorithm)
 
     @property
@@ -144,7 +143,7 @@ class AuditConfig(JudgedConfig):
 
     @property
     def claim(self) -> Claim:
-        """What the layers over the sums promise.
+        """The claim of the layers over the sums.
 
         Raises:
             ConfigError: they do not stack.
@@ -154,21 +153,21 @@ class AuditConfig(JudgedConfig):
 
     @property
     def bag_claim(self) -> Claim | None:
-        """What the layers over the bags promise; None where the algorithm gives to no bag.
+        """The claim of the layers over the bags; None if the algorithm does not use bags.
 
         Raises:
-            ConfigError: they do not stack, or there is no bag.
+            ConfigError: they do not stack, or the algorithm does not use bags.
         """
         layers, audited = tuple(self.bag_protection), self.audited
         if not audited.gives_to_bags(self.algorithm):
             if layers:
-                problem = f"{audited.name} so set collects nothing in bags"
+                problem = f"{audited.name} with these settings collects nothing in bags"
                 raise ConfigError("bag_protection", " + ".join(layers), problem)
             return None
         return claim_of(layers, audited.bag_claims, "bag_protection", self._unstackable())
 
     def _unstackable(self) -> str:
-        """What is wrong with layers that are none of the claimed stacks."""
+        """The error for layers that form none of the claimed stacks."""
         why = self.audited.reads_singles
         return f"these layers do not stack over {self.system}{f': {why}' if why else ''}"
 
@@ -176,7 +175,7 @@ class AuditConfig(JudgedConfig):
     def claims_lossless(self) -> bool:
         """Whether every round must end in the plain twin's bits.
 
-        As the claims of the layers say, and those of their options that are in use.
+        This follows from the claims of the layers and of their options in use.
         """
         said = [claim for claim in (self.claim, self.bag_claim) if claim is not None]
         kept = [claim.lossless for claim in said]
@@ -231,7 +230,8 @@ def load_config(path: Path, overrides: Mapping[str, Any] | None = None) -> Audit
     Args:
         path: the file.
         overrides: dotted key -> value, e.g. ``{"protection.rho": 2}``; for a list of tables the
-            key of an entry applies to every table that has it; where none has, to the one that may.
+            key of an entry applies to every table that has it; if none has it, to the one that may
+            have it.
 
     Raises:
         DataError: the file cannot be read or is not TOML.
@@ -275,7 +275,7 @@ def parse_config(raw: Mapping[str, Any], *, folder: Path = _HERE) -> AuditConfig
 
 
 def _trained(raw: Mapping[str, Any]) -> dict[str, Any]:
-    """System, algorithm and data: the first names the classes of the others."""
+    """System, algorithm and data; the system names the classes of the other two."""
     algorithm = dict(require_table("algorithm", raw.get("algorithm", {})))
     data = require_table("data", raw.get("data", {}))
     system = system_named(algorithm.pop("name", DEFAULT_SYSTEM))
@@ -283,7 +283,7 @@ def _trained(raw: Mapping[str, Any]) -> dict[str, Any]:
     if not isinstance(name, str):
         raise ConfigError("data.name", name, "should be a valid string", kinds)
     if name not in kinds:
-        problem = f"is no data set that {system.name} learns from"
+        problem = f"is not a data set that {system.name} learns from"
         raise ConfigError("data.name", name, problem, kinds)
     if name in system.kinds and name in DATA:
         problem = f"is a plug-in, and a data set of {system.name} as well"

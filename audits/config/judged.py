@@ -1,4 +1,4 @@
-"""What is asked of a recording, whoever made it: who looks, by which attacks, what must hold."""
+"""How to judge a recording, whoever made it: adversaries, attacks, and what must hold."""
 
 import json
 import os
@@ -30,7 +30,7 @@ ENTRIES: Mapping[str, type] = {
 
 
 class JudgedConfig(Settings):
-    """What is asked of a recording.
+    """How to judge a recording.
 
     Args:
         title: heading of the report.
@@ -51,10 +51,10 @@ class JudgedConfig(Settings):
     plugins: tuple[Plugin, ...] = ()
 
     def require_named(self) -> None:
-        """Check that names are used once, and that gates and waivers name what there is.
+        """Check that names are unique, and that gates and waivers use existing names.
 
         Raises:
-            ConfigError: one does not.
+            ConfigError: this does not hold.
         """
         names = [adversary.name for adversary in self.adversaries]
         for name in names:
@@ -77,7 +77,7 @@ class JudgedConfig(Settings):
 
     @property
     def known_attacks(self) -> tuple[str, ...]:
-        """Names of all attacks that there are: those that are shipped, and its own."""
+        """Names of all attacks: the shipped ones and the configuration's own."""
         return (*SUITE.shipped, *written_names(self.plugins, "attack"))
 
     def written(self, kind: str, name: str) -> str:
@@ -112,14 +112,15 @@ class JudgedConfig(Settings):
 
 
 class RecordingConfig(JudgedConfig):
-    """What is asked of a recording that this package did not make: no training, no protection.
+    """How to judge a recording that this package did not make: without training or protection.
 
     Args:
         title: heading of the report.
         seed: of all draws of attacks and intervals.
         adversaries: who looks.
         attacks: names of the attacks that are tried for every adversary; ["all"] is all of them.
-        gates: what must hold: figures of attacks. Utility, exactness and epsilon are not recorded.
+        gates: what must hold, for figures of attacks only: utility, exactness and epsilon are not
+            recorded.
         waivers: what is excused for a while.
         plugins: what the names of all these stand for that are not shipped.
     """
@@ -151,7 +152,7 @@ def read_tables(path: Path) -> dict[str, Any]:
     with readable(path), refused(path, problem, ValueError, RecursionError):
         raw = read_json(path) if is_json else tomllib.loads(path.read_text(encoding="utf-8"))
     if not isinstance(raw, dict):
-        raise DataError(path, "holds no table of settings")
+        raise DataError(path, "does not hold a table of settings")
     return raw
 
 
@@ -170,7 +171,7 @@ def judged_settings(raw: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def parse_recording_config(raw: Mapping[str, Any]) -> RecordingConfig:
-    """Validate what is asked of a recording, given as nested plain values.
+    """Validate settings for judging a recording, given as nested plain values.
 
     Args:
         raw: the values.
@@ -181,7 +182,7 @@ def parse_recording_config(raw: Mapping[str, Any]) -> RecordingConfig:
     known = ("title", "seed", "attacks", "measures", *ENTRIES)
     for key in raw:
         if key not in (*known, PLUGINS):
-            raise ConfigError(key, raw[key], "is not asked of a recording", known)
+            raise ConfigError(key, raw[key], "does not apply to a recording", known)
     raw, plugins = named(raw)
     return RecordingConfig(**judged_settings(raw), plugins=plugins)
 
@@ -191,15 +192,15 @@ def recording_config(
     adversaries: str | Sequence[str] | None = None,
     attacks: str | Sequence[str] | None = None,
 ) -> RecordingConfig:
-    """What is asked of a recording: tables, or a file of them, and what is said beside.
+    """Settings for judging a recording: tables or a file of them, with overrides.
 
     Args:
         judged_by: the tables, or the path of a TOML file; None for none.
-        adversaries: parties that look, "server+client:3" say, in the place of those of the tables.
-        attacks: the only attacks to run, likewise.
+        adversaries: parties such as "server+client:3", in place of those of the tables.
+        attacks: the only attacks to run, in place of those of the tables.
 
     Raises:
-        ConfigError: a setting is wrong, or nobody says who looks.
+        ConfigError: a setting is wrong, or no adversary is named.
         DataError: the file cannot be read.
     """
     path = None
@@ -214,7 +215,7 @@ def recording_config(
     if attacks:
         raw["attacks"] = [attacks] if isinstance(attacks, str) else list(attacks)
     if not raw.get("adversaries"):
-        raise ConfigError("adversaries", [], "say who looks, the server for example")
+        raise ConfigError("adversaries", [], "name an adversary, for example the server")
     try:
         return parse_recording_config(raw)
     except ConfigError as wrong:

@@ -1,4 +1,4 @@
-"""Where in a configuration file a setting stands, so that a finding can be shown at its line."""
+"""The line of a setting in a configuration file, so that a finding can be shown at its line."""
 
 import tomllib
 from collections.abc import Iterator, Mapping
@@ -8,17 +8,17 @@ from typing import Any
 from secure_fedrec.errors import ConfigError
 
 _LONGEST = 400
-"""Most lines of one statement; what follows a longer one has no line of its own."""
+"""Most lines of one statement; keys after a longer statement do not get a line."""
 
 
 def source_of(path: Path) -> dict[str, Any]:
-    """What a report keeps of the file that an audit was configured by.
+    """What a report stores about an audit's configuration file.
 
     Args:
         path: of a configuration that was read.
 
     Returns:
-        ``path``, relative to the working directory where the file lies in it, else its name alone;
+        ``path``, relative to the working directory if the file is in it, else only its name;
         ``lines``, see ``key_lines``, empty of a file that is not TOML.
     """
     here, place = Path.cwd().resolve(), path.resolve()
@@ -55,7 +55,7 @@ def key_lines(text: str) -> dict[str, int]:
 
 
 def line_of(key: str, lines: Mapping[str, int], *, otherwise: int = 1) -> int:
-    """The line of a key, or of the nearest thing around it that has one, or ``otherwise``."""
+    """The line of a key, or of the nearest enclosing table with a line, or ``otherwise``."""
     while key:
         if key in lines:
             return lines[key]
@@ -64,7 +64,7 @@ def line_of(key: str, lines: Mapping[str, int], *, otherwise: int = 1) -> int:
 
 
 def locate(refused: ConfigError, path: Path) -> None:
-    """Let a refusal say at which line of a TOML file its key stands, or the table without it."""
+    """Add to an error the line of its key in a TOML file, or of the table that lacks the key."""
     table, _, rest = refused.key.partition(".")
     numbered = "" if refused.entry is None else f"[{refused.entry}]"
     key = f"{table}{numbered}.{rest}" if rest else f"{table}{numbered}"
@@ -101,7 +101,7 @@ def _paths(tree: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _numbered(section: str, counts: Mapping[str, int]) -> str:
-    """A dotted key with the number of the latest entry behind every list of tables in it."""
+    """A dotted key with the number of the latest entry after every list of tables in it."""
     steps, path = [], ""
     for step in section.split("."):
         path = f"{path}.{step}" if path else step

@@ -7,17 +7,18 @@ from audits.config.tables import require_tables
 from secure_fedrec.errors import ConfigError
 
 FieldsOf: TypeAlias = Callable[[str, Mapping[str, Any]], Collection[str]]
-"""The keys that a table of a list may have, by the name of the list and what the table holds."""
+"""Function from the name of a list and a table of it to the keys that the table may have."""
 
 
 def override(raw: dict[str, Any], key: str, value: Any, fields_of: FieldsOf) -> None:
-    """Put a value where a key says.
+    """Set the value of a key.
 
     Args:
         raw: plain values of a configuration; changed.
-        key: dotted; for a list of tables, of those of its tables that have it, or may.
+        key: dotted; in a list of tables it applies to the tables that have it, or else to the one
+            that may.
         value: the value.
-        fields_of: says which may.
+        fields_of: the keys that a table may have.
 
     Raises:
         ConfigError: there is no such key, or several tables may have it.
@@ -43,10 +44,10 @@ def override(raw: dict[str, Any], key: str, value: Any, fields_of: FieldsOf) -> 
 def _tables_with(
     key: str, value: Any, tables: list[dict[str, Any]], fields_of: FieldsOf
 ) -> list[dict[str, Any]]:
-    """The tables of a list that an override is for: those that have its key, else the one that may.
+    """The tables that an override applies to: those with the key, else the one that may have it.
 
     Raises:
-        ConfigError: none may, or several.
+        ConfigError: no table may have it, or several may.
     """
     name, _, last = key.partition(".")
     if having := [table for table in tables if last in table]:
@@ -56,7 +57,7 @@ def _tables_with(
         return may
     problem = f"no table of [[{name}]] has a key {last!r}"
     if may:
-        problem = f"{len(may)} tables of [[{name}]] may have a key {last!r}, and none has"
+        problem = f"{len(may)} tables of [[{name}]] may have a key {last!r}, but none has"
         named = [str(table["layer"]) for table in may if "layer" in table]
         which = f", that of {' or of '.join(named)}" if named else ""
         problem += f": write it in the file, in the table that it is meant for{which}"

@@ -1,6 +1,6 @@
 """From the tables of a configuration file to settings objects, and back.
 
-Which keys a table has is checked here, what they hold by the settings classes themselves
+The keys of a table are checked here, their values by the settings classes themselves
 (``secure_fedrec.settings``). A field that is a settings class of its own is a table inside the
 table, ``[algorithm.training]``. A class names its keys under its own section; its refusals are
 passed on under the key of the file.
@@ -64,7 +64,7 @@ def require_table(key: str, value: object) -> Mapping[str, Any]:
     """A value that must be a table.
 
     Raises:
-        ConfigError: it is none.
+        ConfigError: it is not one.
     """
     if not isinstance(value, dict):
         raise ConfigError(key, value, f"must be a table, written [{key}]")
@@ -75,7 +75,7 @@ def require_tables(key: str, value: object) -> list[dict[str, Any]]:
     """A value that must be a list of tables.
 
     Raises:
-        ConfigError: it is none.
+        ConfigError: it is not one.
     """
     if not isinstance(value, list) or not all(isinstance(table, dict) for table in value):
         raise ConfigError(key, value, f"must be a list of tables, written [[{key}]]")
@@ -83,7 +83,7 @@ def require_tables(key: str, value: object) -> list[dict[str, Any]]:
 
 
 def _table_class(annotation: Any) -> Any:
-    """The settings class of a field that is a table, or may be one; None if it is none."""
+    """The settings class of a field that is or may be a table; None for other fields."""
     kinds = (annotation, *get_args(annotation))
     # A rule of an annotation is an instance of a dataclass, and no table.
     return next((k for k in kinds if isinstance(k, type) and dataclasses.is_dataclass(k)), None)

@@ -32,7 +32,7 @@ class Blueprint:
 
     Args:
         config: the resolved configuration, as JSON values.
-        facts: what the algorithm has to know of the data, as JSON values.
+        facts: what the algorithm needs to know about the data, as JSON values.
         sizes: of the federation and of an upload.
         n_rows: rows of the shared table.
     """
@@ -44,7 +44,7 @@ class Blueprint:
 
     @classmethod
     def of(cls, federation: Federation[Task]) -> "Blueprint":
-        """Of a federation whose data are at hand.
+        """Make the blueprint of a federation whose data are available.
 
         Raises:
             ConfigError: its algorithm cannot be made without all of the data.
@@ -52,7 +52,7 @@ class Blueprint:
         config = federation.config
         task = federation.task
         if config.audited.device is None or not isinstance(task, Apart):
-            why = "runs in the embedded engine only: it is made of the data of all clients"
+            why = "runs in the embedded engine only: it needs the data of all clients"
             raise ConfigError("algorithm.name", config.system, why)
         algorithm, problem, bags = federation.fresh()
         n_clients = problem.vault.n_clients
@@ -62,7 +62,7 @@ class Blueprint:
 
     @property
     def digest(self) -> bytes:
-        """32 bytes: equal on hosts that compute alike."""
+        """32 bytes that are equal on hosts with equal computations."""
         return sha256(json.dumps(self._plain(), sort_keys=True).encode()).digest()
 
     @property
@@ -70,7 +70,7 @@ class Blueprint:
         """The configuration.
 
         Raises:
-            ConfigError: a setting is wrong, or a plug-in is another one than the blueprint's.
+            ConfigError: a setting is wrong, or a plug-in differs from the blueprint's.
         """
         found = parse_config(self.config)
         if (changed := same_training(self.config, found.plugins)) is not None:
@@ -90,10 +90,10 @@ class Blueprint:
         """Read a file of ``save``.
 
         Raises:
-            DataError: it is missing, or no such file.
+            DataError: it is missing, or not such a file.
         """
         damage = (OSError, ValueError, KeyError, TypeError)
-        with refused(path, "is no blueprint of a deployment: {}", *damage):
+        with refused(path, "is not a blueprint of a deployment: {}", *damage):
             found = read_json(path)
             if found["version"] != _VERSION:
                 raise ValueError("another version")
@@ -112,9 +112,9 @@ class Blueprint:
         """What a host computes.
 
         Args:
-            secrets: 32 bytes of a client's host, by its number, from which what nobody else may
-                foresee is drawn (``Streams.of_clients``); None on hosts that draw nothing.
-            own: what a client's host was given beside its examples.
+            secrets: 32 secret bytes of a client's host, by client number, from which its own draws
+                follow (``Streams.of_clients``); None on hosts that draw nothing.
+            own: what a client's host was given in addition to its examples.
 
         Raises:
             ConfigError: a setting does not fit.

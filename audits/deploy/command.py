@@ -1,4 +1,4 @@
-"""``secure-fedrec deploy``: a configuration on Flower, all hosts as processes of this machine."""
+"""``secure-fedrec deploy``: run a configuration on Flower, with all hosts on this machine."""
 
 import argparse
 import json
@@ -88,18 +88,18 @@ def _deploy(arguments: argparse.Namespace, watch: Watch) -> int:
 
 
 def silenced() -> None:
-    """Switch off what Flower must not do, for this process: before anything of it is imported."""
+    """Switch off Flower's contacts to other hosts, for this process, before Flower is imported."""
     os.environ.update(SWITCHES)
 
 
 class Hosts(NamedTuple):
-    """A deployment that is up.
+    """A running deployment.
 
     Attributes:
         coordinator: the server's host.
         transport: carries its messages.
         traffic: counts what it carries.
-        sites: processes of the sites, by client; of helpers alone, by name.
+        sites: processes of the sites by client, and of helpers with a host of their own by name.
     """
 
     coordinator: Coordinator
@@ -125,7 +125,7 @@ def _train(up: Hosts, rounds: int, arguments: argparse.Namespace) -> None:
 
 
 def _kept(layout: Layout) -> Iterator[dict[str, object]]:
-    """The last public states that the sites of this machine hold, whose server has none."""
+    """The last public states at the sites of this machine, for a server that does not have one."""
     found: dict[tuple[int, str], list[int]] = {}
     for client in layout.sites():
         public = kept_public_state(layout.site(client) / "state")
@@ -152,10 +152,10 @@ def _line(report: DistributedReport, digest: str | None) -> dict[str, object]:
 def _up(
     layout: Layout, arguments: argparse.Namespace, watch: Watch
 ) -> AbstractContextManager[Hosts]:
-    """The hosts: all of them here, or the server alone.
+    """Start all hosts here, or only the server.
 
     Raises:
-        ConfigError: an address without the certificate that is to be believed, or the reverse.
+        ConfigError: an address is given without the certificate to trust, or the reverse.
     """
     link, ca = arguments.superlink, arguments.certificates
     if (link is None) != (ca is None):
@@ -178,13 +178,13 @@ def hosts(
 
     Args:
         layout: a deployment's folder, provisioned.
-        site: module that is a site's process.
-        record: whether hosts take down what they see.
-        watch: how they are watched; by default they are not.
+        site: module that runs as a site's process.
+        record: whether hosts record what they see.
+        watch: how the hosts are watched; by default they are not.
         options: of the coordinator.
 
     Raises:
-        HostError: one of them does not come up.
+        HostError: a host does not start.
     """
     from secure_fedrec.engines.flower.certificates import (  # noqa: PLC0415 - an extra brings it
         make_certificates,
@@ -244,24 +244,24 @@ def server_alone(
     watch: Watch | None = None,
     **options: int | float,
 ) -> Iterator[Hosts]:
-    """Be the server of sites elsewhere, at a SuperLink that somebody else started.
+    """Run only the server, for sites elsewhere, at a SuperLink that is already running.
 
     Args:
-        layout: a deployment's folder; of sites' folders none is read.
+        layout: a deployment's folder; sites' folders are not read.
         superlink: host and port.
         certificates: PEM file of its CA.
-        record: whether the server takes down what it sees.
+        record: whether the server records what it sees.
         watch: how it is watched; by default it is not.
         options: of the coordinator.
 
     Raises:
-        HostError: the SuperLink is not reached, or not all sites are there in time.
+        HostError: the SuperLink is not reached, or not all sites are present in time.
     """
     from secure_fedrec.engines.flower.grid_transport import GridTransport  # noqa: PLC0415
     from secure_fedrec.engines.flower.superlink import Link  # noqa: PLC0415 - an extra brings it
 
     watch = Watch() if watch is None else watch
-    watch.waits(f"reaches for the SuperLink at {superlink}")
+    watch.waits(f"connects to the SuperLink at {superlink}")
     control = Link(superlink, certificates)
     try:
         transport = GridTransport(control.run())
@@ -277,16 +277,16 @@ def server_alone(
 def greet_all(
     coordinator: Coordinator, watch: Watch, *, patience: float = _PATIENCE, every: float = 1.0
 ) -> None:
-    """Greet hosts until all of them are there.
+    """Greet hosts until all of them have answered.
 
     Args:
         coordinator: of the server.
-        watch: is told who is missing.
-        patience: seconds that they have.
+        watch: is told which hosts are missing.
+        patience: seconds to wait.
         every: seconds between two looks.
 
     Raises:
-        HostError: not all are there in time.
+        HostError: not all hosts answer in time.
     """
     end, channel = time.monotonic() + patience, coordinator.channel
     awaited = [str(node) for node in sorted(coordinator.awaited)]
@@ -313,10 +313,10 @@ def _await(
         transport: to them.
         processes: theirs.
         nodes: their names, by number at the SuperLink.
-        watch: is told who is missing.
+        watch: is told which hosts are missing.
 
     Raises:
-        HostError: one ended, or is not there in time.
+        HostError: a process ended, or a host does not answer in time.
     """
     end = time.monotonic() + _PATIENCE
     while True:

@@ -1,10 +1,10 @@
-"""``secure-fedrec gather``: a run folder of what the hosts of a deployment recorded.
+"""``secure-fedrec gather``: make a run folder from what the hosts of a deployment recorded.
 
-What parties saw comes from the hosts that saw it, and from nowhere else: messages from those who
-received them. What nobody saw comes from the sites (uploads, private tables) and from the data that
-the deployment was prepared from (who rated what). The result is a finished run as ``audit`` makes
-one, so ``audit --resume`` and ``attack`` take it. It needs the folders of all hosts in one place,
-and every site's key: it is for deployments that are tried, on data that the auditor has anyway.
+What a party saw comes only from that party's host: messages come from the hosts that received them.
+The truth comes from the sites (uploads, private tables) and from the data that the deployment was
+prepared from (ratings). The result is a finished run like one of ``audit``, so ``audit --resume``
+and ``attack`` accept it. It needs the folders of all hosts in one place, and every site's key: it
+is for trial deployments, on data that the auditor has anyway.
 """
 
 import argparse
@@ -53,7 +53,7 @@ _ROWS = tuple(
     step.name.lower()
     for step in (Step.COUNTS, Step.UPLOAD, Step.SHARE, Step.DENOISE, Step.NOISE, Step.BAG)
 )
-"""Beginnings of the kinds of blocks that hold messages with rows."""
+"""Prefixes of the kinds of blocks that hold messages with rows."""
 
 
 def gather(arguments: argparse.Namespace) -> int:
@@ -76,7 +76,7 @@ def gathered(federation: Federation[Task], layout: Layout, out: Path) -> Recorde
         out: run folder, held with ``one_writer``.
 
     Raises:
-        TranscriptError: a host has not recorded all rounds, or something else than the others.
+        TranscriptError: a host has not recorded all rounds, or differs from the others.
         CheckpointError: private state cannot be read, or is older than the last round.
     """
     secrets = layout.secrets()
@@ -145,15 +145,16 @@ class _Hosts:
             there = [round_ for round_ in due if client in self.summed(round_)["clients"]]
             if lost := sorted({*there} - ({*site.seen.rounds()} & {*site.truth.rounds()})):
                 raise TranscriptError(
-                    f"{layout.site(client)} has no recording of round {lost[0]}, in which it was"
+                    f"{layout.site(client)} does not have a recording of round {lost[0]}, "
+                    "in which it took part"
                 )
 
     def summed(self, round_: int) -> Columns:
-        """What a round came to."""
+        """The clients and sums of a round."""
         return self._only(self.server, round_, SUMMED)
 
     def line(self, round_: int) -> Columns:
-        """What went over the line in it."""
+        """The traffic of a round."""
         return self._only(self.server, round_, LINE)
 
     def messages(self, round_: int) -> Iterator[tuple[str, Columns]]:
@@ -180,7 +181,7 @@ class _Hosts:
     def secrets(
         self, round_: int, payload_rounds: tuple[int, ...]
     ) -> Iterator[tuple[str, Columns]]:
-        """What clients put into a round's sum, and the private tables that it began with."""
+        """What clients put into a round's sum, and their private tables before the round."""
         own = [
             columns
             for client in self.summed(round_)["clients"].tolist()
@@ -195,9 +196,9 @@ class _Hosts:
         yield from private_columns(self.scratch)
 
     def measured(self) -> dict[int, Mapping[str, float] | None]:
-        """What clients measure of what they trained, by round, in the embedded engine.
+        """What clients measure on their trained models, by round, in the embedded engine.
 
-        No host has it. Nothing where that engine comes to another state, as with noise.
+        Hosts do not record it. Empty if that engine gives another state, as with noise.
         """
         engine = self._federation.engine(
             self._federation.fresh(),
@@ -215,7 +216,7 @@ class _Hosts:
         """A client's private tables after the last round.
 
         Raises:
-            TranscriptError: its site has kept none, or older ones.
+            TranscriptError: its site has kept no tables, or older ones.
         """
         place = self._layout.site(client)
         kept = SealedState(place / "state", read_private(place / "key", "site.key")).load()
@@ -227,7 +228,7 @@ class _Hosts:
             raise TranscriptError(f"{place}: {other}") from None
 
     def _tables(self, client: int, round_: int) -> Columns:
-        """As a round begins: private tables change in no round that a site is not there in."""
+        """Private tables at the start of a round: they do not change while a site is absent."""
         truth = self.sites[client].truth
         later = [each for each in truth.rounds() if round_ <= each <= self.rounds]
         if not later:
@@ -240,9 +241,9 @@ class _Hosts:
         }
 
     def _record(self, node: Node, place: Path) -> HostRecording:
-        """What a host recorded, if nothing of it is missing and it is of this run."""
+        """A host's recording, checked to be complete and of this run."""
         if not (place / "recording").is_dir():
-            raise TranscriptError(f"{place} has no recording: deploy with --record")
+            raise TranscriptError(f"{place} does not have a recording: deploy with --record")
         found = recording(self._blueprint, self._agreed, node, place)
         found.seen.require_whole()
         found.truth.require_whole()
@@ -254,7 +255,7 @@ class _Hosts:
         raise TranscriptError(f"{record.truth.directory} lacks {kind} of round {round_}")
 
     def _require_data(self) -> None:
-        """Check that sites hold what claims are scored against."""
+        """Check that sites hold the examples that claims are scored against."""
         for client in self.clients:
             path = self._layout.site(client) / "data.npz"
             vault, _ = own_data(path, client)
@@ -263,7 +264,7 @@ class _Hosts:
 
 
 def _conclude(run: RecordedRun, hosts: _Hosts) -> None:
-    """Bring an engine to the state that the deployment ended in."""
+    """Set an engine to the final state of the deployment."""
     rounds = range(1, hosts.rounds + 1)
     vault = run.engine.vault
     for client in hosts.clients:
@@ -286,7 +287,7 @@ def _conclude(run: RecordedRun, hosts: _Hosts) -> None:
 
 
 def _meter(hosts: _Hosts, denoisers: tuple[int, ...]) -> dict[str, IntArray]:
-    """Totals as a meter keeps them: all that went over the line, and rows as vectors."""
+    """Totals in the form of a meter: all traffic, with rows counted as vectors."""
     n = len(hosts.clients)
     vectors = {end: np.zeros(n + 1, dtype=np.int64) for end in ("sent", "received")}
     line: dict[str, IntArray] = {}
@@ -330,7 +331,7 @@ def _meter(hosts: _Hosts, denoisers: tuple[int, ...]) -> dict[str, IntArray]:
 
 
 def _places(kind: str, end: int, ids: IntArray, n: int, denoisers: tuple[int, ...]) -> IntArray:
-    """Client numbers at one end of messages; n stands for the server."""
+    """Client numbers at one end of messages; the number n means the server."""
     server = (Step.DENOISE if end == 0 else Step.SHARE).name.lower()
     if kind == server:  # a denoiser sends the one, and receives the other
         return np.array(denoisers, dtype=np.int64)[ids]
@@ -346,7 +347,7 @@ def _fill(vault: Vault, client: int, tables: Columns) -> None:
 
 
 def _equal(said: Sequence[Columns], columns: Columns) -> bool:
-    """Whether there is one block, and it is this one."""
+    """Whether there is exactly one block, equal to this one."""
     return (
         len(said) == 1
         and said[0].keys() == columns.keys()

@@ -1,4 +1,4 @@
-"""The folders of hosts: what a site and the server are given before they start.
+"""The folders of hosts, with what a site and the server are given before they start.
 
     agreement/  blueprint.json, roster, operator.pub, layer.pub   the same on every host
                 first-operator.pub, where another operator has taken over
@@ -8,12 +8,12 @@
                 recording/
     sites/NAME  NAME.identity, layer.key, state/   of a helper with a host of its own
 
-``layer.pub`` is what all hosts hold of a layer's own keys, ``layer.key`` what one host alone holds,
-or every client's, where a layer has such keys.
+If a layer has keys of its own, all hosts hold its ``layer.pub``; one host, or every client, holds
+``layer.key``.
 
-``key`` seals the site's private state. It lies beside it here; a site that means its disk's copies
-to be worth nothing keeps it elsewhere and names the place (``Site.key`` of the command).
-``recording/`` is there where a host was told to take down what it sees.
+``key`` seals the site's private state. Here it is beside the state. A site that wants copies of its
+disk to be useless keeps it elsewhere and names the place (``Site.key`` of the command).
+``recording/`` exists if a host was told to record what it sees.
 """
 
 import os
@@ -60,7 +60,7 @@ _OPERATOR, _FOUNDER = "operator.pub", "first-operator.pub"
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Where in a deployment's folder things are.
+    """Paths in a deployment's folder.
 
     Args:
         root: the folder.
@@ -70,7 +70,7 @@ class Layout:
 
     @property
     def agreement(self) -> Path:
-        """What all hosts are given."""
+        """The folder that all hosts are given."""
         return self.root / "agreement"
 
     @property
@@ -89,7 +89,7 @@ class Layout:
 
     @property
     def operator(self) -> Path:
-        """The operator's key, where it is here."""
+        """The folder of the operator's key, if it is on this machine."""
         return self.root / "operator" / "operator.key"
 
     def host(self, node: Node) -> Path:
@@ -99,29 +99,29 @@ class Layout:
         return self.root / "sites" / (str(node.number) if node.role is Role.CLIENT else named(node))
 
     def helper_sites(self) -> list[str]:
-        """Names of the hosts here that are of a helper alone, in order."""
+        """Names of the hosts here that belong to a helper only, in order."""
         found = (self.root / "sites").glob("*/*.identity")
         return sorted({path.parent.name for path in found if not path.parent.name.isdecimal()})
 
     def sites(self) -> list[int]:
-        """Clients whose sites are here, ascending."""
+        """Clients whose sites are on this machine, ascending."""
         found = (self.root / "sites").glob("*")
         return sorted(int(path.name) for path in found if path.name.isdecimal())
 
     def secrets(self) -> dict[int, bytes]:
-        """Of these sites, by client: what each draws its own tables, orders and rows from.
+        """The secrets of these sites by client, from which each draws its tables, orders and rows.
 
         Raises:
-            ConfigError: one is missing, or others may read it.
+            ConfigError: a secret is missing, or others may read it.
         """
         return {n: read_private(self.site(n) / "key", "site.key") for n in self.sites()}
 
 
 def provision(federation: Federation[Any], layout: Layout) -> Blueprint:
-    """Make the folders of all hosts, with new keys, and part the data among the sites.
+    """Make the folders of all hosts, with new keys, and divide the data among the sites.
 
-    The operator's key signs one roster and is forgotten: nobody joins such a federation later.
-    Where rounds take public randomness it is kept, in a folder of its own, for that.
+    The operator's key signs one roster and is deleted, so no client can join such a federation
+    later. If rounds use public randomness, the key is kept for that, in its own folder.
 
     Raises:
         ConfigError: the algorithm or a layer cannot be deployed.
@@ -162,7 +162,7 @@ def provision(federation: Federation[Any], layout: Layout) -> Blueprint:
 
 
 def save_agreement(folder: Path, blueprint: Blueprint, roster: Roster, keys: bytes = b"") -> None:
-    """Write what all hosts are given."""
+    """Write the files that all hosts are given."""
     if keys:
         replace_file(folder / _PUBLIC, keys)
     blueprint.save(folder / "blueprint.json")
@@ -171,7 +171,7 @@ def save_agreement(folder: Path, blueprint: Blueprint, roster: Roster, keys: byt
 
 
 def load_agreement(folder: Path) -> tuple[Blueprint, Agreement]:
-    """What a host was given.
+    """Read the files that a host was given.
 
     Raises:
         DataError, ConfigError: a file is missing or damaged, or the roster is not the operator's.
@@ -187,17 +187,17 @@ def read_roster(path: Path, operator: bytes) -> Roster:
     """A roster that an operator signed.
 
     Raises:
-        ConfigError, DataError: it cannot be read, or it is damaged or another operator's.
+        ConfigError, DataError: it cannot be read, is damaged, or belongs to another operator.
     """
     with refused(path, "{}", ProtocolError):
         return Roster.load(path, operator=operator)
 
 
 def _public(path: Path) -> bytes:
-    """An operator's public key; b"" of one before it where there was none."""
+    """An operator's public key; b"" for a previous operator if there was none."""
     if path.name == _FOUNDER and not path.exists():
         return b""
-    with refused(path, "is no public key: {}", OSError, ValueError):
+    with refused(path, "is not a public key: {}", OSError, ValueError):
         return public_key(path.read_text(encoding="ascii").strip())
 
 
@@ -214,10 +214,10 @@ def open_site(
     Args:
         agreement: folder of what all hosts are given.
         own: the site's folder.
-        key: what seals its private state; by default the file in its folder.
-        record: whether it takes down what it sees, and its upload, in its folder, not sealed.
-        beacon: where it has public randomness from; by default from the roster's operator, whose
-            files its owner puts into the folder ``beacons`` beside its data.
+        key: the key file that seals its private state; by default the file in its folder.
+        record: whether it records what it sees, and its upload, unsealed in its folder.
+        beacon: the source of public randomness; by default the roster's operator, whose files the
+            owner puts into the folder ``beacons`` beside the data.
 
     Raises:
         DataError, ConfigError, CheckpointError, ProtocolError: something in them is not in order.
@@ -242,18 +242,18 @@ def identities_at(own: Path) -> tuple[int, dict[Node, Identity]]:
     """The client at a site, and the keys there: its own, and those of helpers.
 
     Raises:
-        ConfigError: a file is damaged, or there is not one client.
+        ConfigError: a file is damaged, or the identities are not those of exactly one client.
     """
     found = [Identity.load(path) for path in sorted(own.glob("*.identity"))]
     clients = [each.number for each in found if each.node.role is Role.CLIENT]
     if len(clients) != 1:
         have = f"those of clients {clients}" if clients else "no client's identity"
-        raise ConfigError("site", str(own), f"has {have}, and has to have one client's")
+        raise ConfigError("site", str(own), f"has {have}, but needs exactly one client's")
     return clients[0], {each.node: each for each in found}
 
 
 def open_helper_site(agreement: Path, own: Path) -> HelperSite:
-    """The host of a helper that is at no client's.
+    """The host of a helper that is not at a client's site.
 
     Args:
         agreement: folder of what all hosts are given.
@@ -265,7 +265,9 @@ def open_helper_site(agreement: Path, own: Path) -> HelperSite:
     blueprint, agreed = load_agreement(agreement)
     paths = sorted(own.glob("*.identity"))
     if len(paths) != 1:
-        raise ConfigError("site", str(own), f"has {len(paths)} identities, not one helper's")
+        raise ConfigError(
+            "site", str(own), f"has {len(paths)} identities, but needs exactly one helper's"
+        )
     state, identity = own / "state", Identity.load(paths[0])
     state.mkdir(mode=0o700, exist_ok=True)
     return HelperSite(
@@ -280,18 +282,18 @@ def open_helper_site(agreement: Path, own: Path) -> HelperSite:
 
 
 def _secret_of(own: Path) -> bytes:
-    """What a host holds of a layer's keys; b"" where it holds none."""
+    """A host's secret key of a layer; b"" without one."""
     path = own / _SECRET
     return path.read_bytes() if path.exists() else b""
 
 
 def open_host(agreement: Path, own: Path, **options: Any) -> Site | HelperSite:
-    """A client's host, or that of a helper alone, by what is in its folder.
+    """A client's host, or that of a helper only, depending on its folder's contents.
 
     Args:
         agreement: folder of what all hosts are given.
         own: the host's folder.
-        options: of ``open_site``; a helper alone keeps no data, so nothing of it is recorded.
+        options: of ``open_site``; a helper does not keep data, so it records nothing.
     """
     if (own / identity_name(Node(Role.CLIENT))).exists():
         return open_site(agreement, own, **options)
@@ -311,8 +313,8 @@ def open_coordinator(
     Args:
         layout: the deployment's folder.
         transport: reaches sites.
-        record: whether it takes down what it sees.
-        beacon: as a site's.
+        record: whether it records what it sees.
+        beacon: see ``open_site``.
         options: of the ``Coordinator``.
     """
     blueprint, agreed = load_agreement(layout.agreement)
@@ -329,15 +331,16 @@ def open_coordinator(
 
 
 class OwnOperator:
-    """The operator of a deployment that is tried on one machine: it publishes what is due.
+    """The operator of a trial deployment on one machine: it publishes the values that are due.
 
-    Over many hosts it is a person's command (``roster beacon``); owners of hosts fetch the files.
+    Over many hosts a person runs the command (``roster beacon``), and owners of hosts fetch the
+    files.
 
     Args:
         layout: folders of all hosts, and the operator's.
 
     Raises:
-        ConfigError: the operator's key is not here.
+        ConfigError: the operator's key is not on this machine.
     """
 
     def __init__(self, layout: Layout) -> None:
@@ -352,7 +355,7 @@ class OwnOperator:
         return self._own.values()
 
     def ask(self, epoch: int) -> None:
-        """Publish up to an epoch, and bring it to every host (``Asked``)."""
+        """Publish all values up to an epoch, and copy them to every host (``Asked``)."""
         for each in range(max(self.values(), default=0) + 1, epoch + 1):
             path = publish(
                 self._published, self._key, federation=self._agreed.federation, epoch=each
@@ -363,7 +366,7 @@ class OwnOperator:
 
 
 def recording(blueprint: Blueprint, agreed: Agreement, node: Node, own: Path) -> HostRecording:
-    """What a host takes down in its folder."""
+    """A host's recording in its folder."""
     sizes = blueprint.sizes
     return HostRecording(
         own / "recording",
@@ -376,25 +379,25 @@ def recording(blueprint: Blueprint, agreed: Agreement, node: Node, own: Path) ->
 
 
 def identity_name(node: Node) -> str:
-    """Of the file with a party's key."""
+    """The name of the file with a party's key."""
     one = node.role in (Role.CLIENT, Role.SERVER)
     return f"{node.role.name.lower() if one else named(node)}.identity"
 
 
 def named(node: Node) -> str:
-    """Of a helper, in names of files and folders."""
+    """A helper's name in names of files and folders."""
     number = layer_of(node) if node.role is Role.MIX else node.number
     return f"{node.role.name.lower()}-{number}"
 
 
 def own_data(path: Path, client: int) -> tuple[Vault, dict[str, npt.NDArray[Any]]]:
-    """A client's examples in a vault of its own, and what else it was given.
+    """A client's examples in a vault, and what else it was given.
 
     Raises:
         DataError: the file is missing or damaged.
-        ConfigError: they are another client's.
+        ConfigError: they belong to another client.
     """
-    with refused(path, "holds no examples of a client: {}", OSError, ValueError, KeyError):
+    with refused(path, "does not hold examples of a client: {}", OSError, ValueError, KeyError):
         columns = read_npz(path)
         (whose,) = columns[_WHOSE].tolist()
         examples, own = (
@@ -408,6 +411,6 @@ def own_data(path: Path, client: int) -> tuple[Vault, dict[str, npt.NDArray[Any]
         indptr = np.array([0, len(next(iter(examples.values()), ()))])
         vault = Vault.of_examples(indptr, examples, clients=np.array([client]))
     if whose != client:
-        problem = f"is of client {whose}, and client.identity beside it of client {client}"
+        problem = f"is of client {whose}, but client.identity beside it is of client {client}"
         raise ConfigError("site.data", str(path), problem)
     return vault, own

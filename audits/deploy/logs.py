@@ -1,4 +1,4 @@
-"""What a host's process says on standard error: lines for people, or a JSON object a line."""
+"""The log of a host's process on standard error: lines for people, or a JSON object per line."""
 
 import json
 import logging
@@ -33,11 +33,11 @@ class JsonLines(logging.Formatter):
 
 
 class _Said(logging.Handler):
-    """Says a line above the progress bar that is shown, if one is."""
+    """Prints a line above the progress bar, if one is shown."""
 
     @override
     def filter(self, record: logging.LogRecord) -> bool:
-        """Of others' records, whose loggers may let anything pass, those that warn."""
+        """Of other packages' records, pass only warnings; their loggers may let anything pass."""
         return record.levelno >= (logging.INFO if record.name == _OURS else logging.WARNING)
 
     @override
@@ -47,7 +47,7 @@ class _Said(logging.Handler):
 
 @contextmanager
 def logged(log_format: str) -> Iterator[None]:
-    """Let what is logged be said: of this package from the level INFO on, else of WARNING.
+    """Print log records: of this package from level INFO on, of others from WARNING on.
 
     Args:
         log_format: ``text`` or ``json``. As JSON, warnings are logged too.
@@ -69,7 +69,7 @@ def logged(log_format: str) -> Iterator[None]:
 
 
 def take_over(log_format: str) -> None:
-    """Let Flower say what it has to say in the same way, where that is for machines.
+    """Print Flower's log in the same format, if it is JSON.
 
     Its logger gets a handler of its own when it is imported; call this afterwards.
     """
@@ -80,6 +80,6 @@ def take_over(log_format: str) -> None:
 
 
 def spoken(problem: str) -> str:
-    """What a command says last when it is refused or interrupted, as an object."""
+    """The last message of a command that is refused or interrupted, as an object."""
     record = logging.LogRecord(_OURS, logging.ERROR, __file__, 0, problem, (), None)
     return JsonLines().format(record)

@@ -1,10 +1,10 @@
 """Metrics of one host, in the text format of Prometheus.
 
-What is counted comes from what the host logs (``round_log``) and from the bytes that it carries, so
-that the file tells no more than the log: numbers, and refusals by the kind of their error. It is
-written beside its place and moved there, by Prometheus' own client library. The process of a site
-writes it as often as its SuperNode answers, the server as often as it looks for its hosts, so an
-old file is one of a process that hangs or is gone.
+Counts come from what the host logs (``round_log``) and from the bytes that it carries, so the file
+reveals no more than the log: numbers, and refusals by the kind of their error. It is written beside
+its place and moved there, by Prometheus' own client library. The process of a site writes it as
+often as its SuperNode answers, the server as often as it looks for its hosts, so an old file means
+that the process hangs or has ended.
 """
 
 import logging
@@ -33,7 +33,7 @@ _GAUGES = {
 
 
 class Metrics(logging.Handler):
-    """What is counted of one host, and the file that it is written to.
+    """The counts of one host, and the file that they are written to.
 
     Args:
         path: the file.
@@ -100,7 +100,7 @@ class Metrics(logging.Handler):
         self.write()
 
     def answering(self, answer: Callable[[bytes], bytes]) -> Callable[[bytes], bytes]:
-        """A site's way to handle a message, counted; one that is refused has no bytes out."""
+        """Count the messages that a site's handler answers; a refused message has no bytes out."""
 
         def counted(data: bytes) -> bytes:
             given = b""
@@ -113,12 +113,12 @@ class Metrics(logging.Handler):
         return counted
 
     def beat(self) -> None:
-        """Write the file, if it was not written for some seconds: the host is there."""
+        """Write the file as a sign of life, if it was not written for some seconds."""
         if monotonic() - self._written > _EVERY:
             self.write()
 
     def write(self) -> None:
-        """Write the file; that it cannot be written is said once, and ends nothing."""
+        """Write the file; a failure is logged once, and does not end the process."""
         try:
             self._write()
         except OSError as failure:
@@ -136,7 +136,7 @@ class Metrics(logging.Handler):
         prometheus_client.write_to_textfile(str(self._path), self._registry)
 
     def _gauge(self, name: str) -> "Gauge":
-        """Made once there is a value: what nobody measured stands nowhere, not as 0."""
+        """Make a gauge when it first has a value: an unmeasured gauge is absent instead of 0."""
         from prometheus_client import Gauge  # noqa: PLC0415 - an extra brings it
 
         if name not in self._gauges:
@@ -147,7 +147,7 @@ class Metrics(logging.Handler):
 
 @contextmanager
 def counted(path: Path | None) -> Iterator[Metrics | None]:
-    """The metrics of this process, fed by what it logs; None without a file for them.
+    """The metrics of this process, fed by its log; None without a file for them.
 
     Raises:
         MissingExtraError, ConfigError: as ``Metrics``.

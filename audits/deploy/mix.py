@@ -1,9 +1,9 @@
 """The process of one mix: ``python -m audits.deploy.mix FOLDER --layer L --listen HOST:PORT``.
 
 It draws a key that never leaves it, writes the public half to ``FOLDER/keys/L-N``, waits until the
-operator has put up ``FOLDER/directory`` with that key in it, and mixes until it is told to end.
+operator has published ``FOLDER/directory`` with that key in it, and mixes until it is terminated.
 ``FOLDER/addresses.json`` says where nodes are: {"L-N": "HOST:PORT"}, recipients in the layer after
-the last mixes; ``FOLDER/operator.pub`` who signs the directory.
+the last mixes; ``FOLDER/operator.pub`` is the key of the directory's signer.
 """
 
 import argparse
@@ -29,7 +29,7 @@ _PATIENCE = 600.0
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the process; its exit code."""
+    """Run the process, and return its exit code."""
     parsed = parser().parse_args(arguments)
     ended = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -59,7 +59,7 @@ def address(text: str) -> Address:
     """Host and port.
 
     Raises:
-        ConfigError: the text names none.
+        ConfigError: the text is not an address.
     """
     host, _, port = text.rpartition(":")
     if not host or not port.isdecimal():
@@ -68,24 +68,24 @@ def address(text: str) -> Address:
 
 
 def addresses(folder: Path, layer: int) -> dict[int, Address]:
-    """Where the nodes of a layer are, by number.
+    """The addresses of a layer's nodes, by number.
 
     Raises:
         DataError: the file is missing or damaged.
-        ConfigError: an entry is no address.
+        ConfigError: an entry is not an address.
     """
     path = folder / "addresses.json"
-    with refused(path, "names no nodes: {}", OSError, ValueError, AttributeError):
+    with refused(path, "does not name nodes: {}", OSError, ValueError, AttributeError):
         found = json.loads(path.read_bytes())
         places = {tuple(map(int, name.split("-"))): text for name, text in found.items()}
     return {node: address(text) for (of, node), text in places.items() if of == layer}
 
 
 def operator_of(folder: Path) -> bytes:
-    """Public key of whoever signs the directory.
+    """Public key of the operator that signs the directory.
 
     Raises:
-        DataError, ConfigError: there is none.
+        DataError, ConfigError: the file is missing or not a key.
     """
     path = folder / "operator.pub"
     with refused(path, "cannot be read: {0.strerror}", OSError):

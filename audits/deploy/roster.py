@@ -1,15 +1,14 @@
 """``secure-fedrec roster``: keys of parties and of the operator, and the list that it signs.
 
-Every party makes its own key (``new``) and tells the operator the public half, by a way that
-neither SuperLink nor server controls. The operator lists it (``add``), signs all of them
-(``sign``), and hands the roster out; everybody holds it against the operator's public key
-(``show``). A party whose key is gone gets another one (``add --replace``), or is left out
-(``remove``), and the list is signed again, under a greater version; an operator that takes over
-names the one before (``sign --previous-operator``). Where rounds take public randomness, the
-operator publishes one value an epoch (``beacon``), by a way of the same kind: for a deployment, or
-for the terms of a mean, whose hosts have no blueprint. Where a layer has a key of its own, such as
-Paillier's, the host that is to hold it makes it (``layer-key``), and its public half is handed out
-like the operator's.
+Every party makes its own key (``new``) and gives the operator the public half, over a channel that
+neither SuperLink nor server controls. The operator lists it (``add``), signs the list (``sign``),
+and hands the roster out; every party checks it with the operator's public key (``show``). A party
+that lost its key gets a new key (``add --replace``), or is left out (``remove``), and the list is
+signed again, under a greater version. An operator that takes over names the previous operator
+(``sign --previous-operator``). If rounds use public randomness, the operator publishes one value
+per epoch (``beacon``), over a channel of the same kind: for a deployment, or for the terms of a
+mean, whose hosts do not have a blueprint. If a layer has its own key, such as Paillier's, the host
+that is to hold it makes it (``layer-key``), and its public half is handed out like the operator's.
 """
 
 import argparse
@@ -52,11 +51,11 @@ def roster(arguments: argparse.Namespace) -> int:
 
 def _require_new(file: Path) -> None:
     if file.exists():
-        raise ConfigError("file", str(file), "is there already: keys are not replaced")
+        raise ConfigError("file", str(file), "exists already: keys are not overwritten")
 
 
 def _public(file: Path) -> Path:
-    """Where the public half of a key in a file goes."""
+    """The file for the public half of a key."""
     return file.with_name(f"{file.name}.pub")
 
 
@@ -88,7 +87,7 @@ def _layer_key(arguments: argparse.Namespace) -> str:
 
 
 def _key(text: str) -> bytes:
-    """A public key, or that of a file that ``new`` wrote.
+    """A public key, given directly or as a file that ``new`` wrote.
 
     Raises:
         ConfigError: it is neither.
@@ -133,10 +132,11 @@ def _sign(arguments: argparse.Namespace) -> str:
 
 
 def _agreed(folder: Path, terms: str | None) -> Agreement:
-    """Whose randomness it is: of a deployment, or of a mean's terms.
+    """The agreement that the randomness is for: a deployment, or a mean's terms.
 
     Raises:
-        ConfigError, DataError, ProtocolError: the folder is not in order, or this is not a digest.
+        ConfigError, DataError, ProtocolError: the folder is incomplete or damaged, or this is not a
+            digest.
     """
     if terms is None:
         return load_agreement(folder)[1]

@@ -1,7 +1,7 @@
 """The process of one host beside the server's: ``python -m audits.deploy.site AGREEMENT SITE ...``.
 
-It starts the site's SuperNode, fetches its tasks and answers them, until it is told to end, its
-SuperNode ends, or whoever started it is gone.
+It starts the site's SuperNode, fetches its tasks and answers them, until it is terminated, its
+SuperNode ends, or its parent process has ended.
 """
 
 import argparse
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 def main(
     arguments: Sequence[str] | None = None, *, beside: "Mapping[str, Reply] | None" = None
 ) -> int:
-    """Run the process; its exit code.
+    """Run the process, and return its exit code.
 
     Args:
         arguments: the command line without the program; None takes ``sys.argv``.
-        beside: further messages that are answered, by type.
+        beside: handlers of further messages, by type.
     """
     parsed = parser().parse_args(arguments)
     os.environ.update(SWITCHES)
@@ -59,9 +59,9 @@ def parser() -> argparse.ArgumentParser:
     words.add_argument("site", type=Path, help="folder of the client's own")
     words.add_argument("--superlink", required=True, metavar="HOST:PORT")
     words.add_argument("--certificates", type=Path, required=True, help="PEM file of the CA")
-    words.add_argument("--port", type=int, required=True, help="of the SuperNode's own API")
+    words.add_argument("--port", type=int, required=True, help="port of the SuperNode's own API")
     words.add_argument("--key", type=Path, help="what seals private state (default: SITE/key)")
-    words.add_argument("--record", action="store_true", help="take down what it sees, not sealed")
+    words.add_argument("--record", action="store_true", help="record what it sees, unsealed")
     add_watch(words)
     return words
 
@@ -106,7 +106,7 @@ def _serve(
 
 
 def _nothing() -> None:
-    """What is done of a look for tasks where nobody watches."""
+    """Do nothing when tasks are fetched: the default without metrics."""
 
 
 def _leave(number: int, frame: object) -> None:

@@ -1,4 +1,4 @@
-"""``secure-fedrec site``: what a site's owner sees of it, and lets it go on after a halt."""
+"""``secure-fedrec site``: show a site's state to its owner, and resume it after a halt."""
 
 import argparse
 import json
@@ -23,7 +23,7 @@ def site(arguments: argparse.Namespace) -> int:
 
 
 def standing(agreement: Path, own: Path, key: Path | None = None) -> dict[str, Any]:
-    """What is known of a site, as JSON values.
+    """The state of a site, as JSON values.
 
     Args:
         agreement: folder of what all hosts are given.
@@ -76,10 +76,15 @@ def _show(arguments: argparse.Namespace) -> str:
         sent = f"{found['noised_uploads']} noised uploads have spent epsilon {spent:.4g}"
         lines.append(f"{sent} of {most:.4g}, {left:.4g} is left")
     if found["sat_out"]:
-        lines.append(f"{found['sat_out']} rounds sat out for what its data came to: state/sat-out")
+        lines.append(
+            f"{found['sat_out']} rounds sat out because training or encoding failed on its data: "
+            "see state/sat-out"
+        )
     halted, refused = found["halted"], found["refused"]
     if halted is not None:
-        lines.append(f"halted: {(halted.strip() or 'nobody knows why').splitlines()[-1]}")
+        lines.append(
+            f"halted: {(halted.strip() or 'the reason was not recorded').splitlines()[-1]}"
+        )
     if refused is not None:
         lines.append(f"takes no part: {refused}")
     return "\n".join(lines if halted or refused else [*lines, "takes part"])
@@ -88,7 +93,7 @@ def _show(arguments: argparse.Namespace) -> str:
 def _refused(
     agreed: Agreement, own: Identity, kept: SiteState | None, journal: Entries
 ) -> str | None:
-    """Why a site cannot take part under an agreement; None where it can."""
+    """Why a site cannot take part under an agreement; None if it can."""
     try:
         agreed.roster.require_listed(own)
         if kept is not None:
@@ -105,18 +110,20 @@ def _resume(arguments: argparse.Namespace) -> str:
     if halted.reason is None and not halted.sat_out:
         raise ConfigError("site", str(arguments.site), "is not halted")
     halted.resume(arguments.word)
-    return f"takes part again; what halted it stands in {halted.history}"
+    return f"takes part again; {halted.history} says what halted it"
 
 
 def _state(own: Path) -> Path:
     """Where a site's state is.
 
     Raises:
-        ConfigError: it is no site that has begun.
+        ConfigError: the site has not been started.
     """
     state = own / "state"
     if not state.is_dir():
-        raise ConfigError("site", str(own), "holds no state of a site that has been started")
+        raise ConfigError(
+            "site", str(own), "does not hold the state of a site that has been started"
+        )
     return state
 
 

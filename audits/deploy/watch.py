@@ -1,4 +1,4 @@
-"""How whoever runs a deployment watches it: its log, its metrics, and what it waits for."""
+"""How a deployment is watched while it runs: its log, its metrics, and what it waits for."""
 
 import sys
 from collections.abc import Collection
@@ -14,18 +14,18 @@ from secure_fedrec.engines.distributed.round_log import log, with_fields
 _NAMED = 5
 _EVERY = 1.0
 METRICS_NAME = "metrics.prom"
-"""Of the file of a site that ``deploy`` starts on its own machine, in the site's folder."""
+"""Name of the metrics file of a site that ``deploy`` starts, in the site's folder."""
 
 
 class Watch:
-    """What is said while hosts come up, and how the processes of sites are watched.
+    """Messages while hosts start, and how the processes of sites are watched.
 
     On a terminal what is waited for is one line that is kept up to date; elsewhere it is a line of
     the log whenever it changes.
 
     Args:
         log_format: of the sites that are started here.
-        metrics: of this process; None where none are kept, at sites as well.
+        metrics: of this process; None if neither it nor the sites keep metrics.
         bars: whether progress bars are shown.
     """
 
@@ -50,10 +50,10 @@ class Watch:
             self._metrics.carried(out, back)
 
     def waits(self, what: str, *, within: float | None = None) -> None:
-        """Say what is being done before hosts are there.
+        """Print what is being done before hosts are present.
 
         Args:
-            what: it, as a clause.
+            what: the activity, as a clause.
             within: seconds that it may take.
         """
         self._say(what if within is None else f"{what}, at most {within:.0f} s", wait=within)
@@ -62,9 +62,9 @@ class Watch:
         """Say which hosts are missing.
 
         Args:
-            there: names of those that are there.
-            awaited: names of all.
-            within: seconds that they have, altogether.
+            there: names of the hosts that are present.
+            awaited: names of all hosts.
+            within: seconds to wait, in total.
 
         Returns:
             The same in words.
@@ -85,7 +85,7 @@ class Watch:
         return words
 
     def done(self) -> None:
-        """Nothing is waited for any more."""
+        """End the waiting line."""
         if self._line is not None:
             self._line.close()
             self._line = None

@@ -1,4 +1,4 @@
-"""What the words of configurations and reports mean, read from the code that gives them meaning.
+"""The meaning of names in configurations and reports, read from the code that defines them.
 
 One source for ``secure-fedrec explain``, for the reference pages of the documentation and for the
 JSON Schema of configurations: annotations and docstrings of settings (``fields``), the tables that

@@ -31,7 +31,7 @@ def layers_named(name: str) -> dict[str, dict[str, str]]:
 
 
 def layer_card(table: str, layer: Layer) -> dict[str, str]:
-    """What a layer is, hides and asks for, in words."""
+    """What a layer is, hides and needs, in words."""
     told = {
         "table": f"[[{table}]]",
         "role": _ROLES[layer.role],
@@ -51,8 +51,8 @@ def layer_card(table: str, layer: Layer) -> dict[str, str]:
 
 
 _GAMES = {
-    "values": "the values of two clients with the same rows apart",
-    "owners": "whose of two uploads is whose",
+    "values": "the values of two clients with the same rows",
+    "owners": "which of two uploads belongs to which client",
     "contribution": "a client's contribution from another in its place",
 }
 
@@ -76,7 +76,7 @@ def _claimed(table: str, layer: Layer) -> dict[str, str]:
 
 
 def system_card(system: System) -> dict[str, str]:
-    """What is trained, with the settings that it takes: of a plug-in, which no page describes."""
+    """An algorithm with its settings, for plug-ins, which no page describes."""
     kind = system.kinds[system.default_data]
     stacks = [" + ".join(stack) or "none" for stack in system.claims]
     return {
@@ -89,7 +89,7 @@ def system_card(system: System) -> dict[str, str]:
 
 
 def data_card(kind: DataKind) -> dict[str, str]:
-    """What a data set that is a plug-in takes."""
+    """The settings of a data set that is a plug-in."""
     return {"keys": _keys(kind.settings), "figures": ", ".join(kind.metrics)}
 
 

@@ -31,7 +31,7 @@ def explain(arguments: argparse.Namespace) -> int:
     """``explain [NAME]``: cards, keys, a schema, or all attacks.
 
     Raises:
-        ConfigError: there is nothing of that name.
+        ConfigError: nothing has that name.
     """
     name = arguments.name
     if name in SCHEMAS:
@@ -68,7 +68,7 @@ def _explain(name: str, *, as_json: bool, quiet: bool) -> None:
 
 
 def _cards(name: str) -> tuple[str, list[dict[str, str]]]:
-    """What kind of thing has a name, and what its cards say; none of what is a key at most."""
+    """The kind of a name, and its cards; empty for a name that is only a key."""
     if name in METRICS:
         return "figure", figure_cards(name)
     if name in SUITE:
@@ -81,7 +81,7 @@ def _cards(name: str) -> tuple[str, list[dict[str, str]]]:
 
 
 _CARDS_ALONE = ("attack", "layer", "algorithm", "data set")
-"""What has a card and is no key as well."""
+"""Kinds that have a card and are not also keys."""
 
 
 def _judged() -> str:
@@ -92,7 +92,7 @@ def _judged() -> str:
 
 
 def _unknown(name: str, *, quiet: bool) -> ConfigError:
-    """The refusal of a name, with those that are like it; whose keys are not known comes last."""
+    """The error for an unknown name, with similar names; algorithms with unknown keys come last."""
     names = [*SUITE, *METRICS, *layer_names(), *dict.fromkeys(key.path for key in keys())]
     ends = {each.rpartition(".")[2]: each for each in reversed(names)}
     close = difflib.get_close_matches(name.rpartition(".")[2], ends, n=5)
@@ -100,7 +100,7 @@ def _unknown(name: str, *, quiet: bool) -> ConfigError:
     records = (*RECORDS.values(), *BAG_RECORDS.values())
     called = [r.name for r in records if meant in (r.name.replace("-", " "), *r.also_called)]
     choices = [*dict.fromkeys(called), *(ends[each] for each in close)] or SUITE
-    refusal = ConfigError("name", name, "is no attack, figure, layer or key", choices)
+    refusal = ConfigError("name", name, "is not an attack, figure, layer or key", choices)
     for line in () if quiet else _left_out():
         refusal.add_note(line)
     return refusal
@@ -117,11 +117,12 @@ def _print_keys(name: str, found: tuple[Key, ...]) -> None:
 
 
 _OF_ALGORITHMS = frozenset({"algorithm", "data"})
-"""Tables whose keys an algorithm decides about: the answer lacks those of one that is absent."""
+"""Tables whose keys depend on the algorithm; keys of algorithms that are not installed are missing.
+"""
 
 
 def _left_out() -> list[str]:
-    """Whose keys are not known here, and why."""
+    """Algorithms whose keys are not known here, and why."""
     return [f"keys left out: {why}" for why in absent().values()]
 
 

@@ -14,7 +14,7 @@ from audits.plugin_origins import WRITTEN, installed
 from secure_fedrec.settings import Filled, Matching, OneOf, Settings, Unit, Within
 
 _REFERS = re.compile(r"as of ``\w+``\.")
-"""What a class says of an argument that one which it inherits from describes."""
+"""Text for an argument that a parent class describes."""
 
 REQUIRED, UNSET = "required", "not set"
 
@@ -28,12 +28,12 @@ class Facts:
     """A setting.
 
     Args:
-        type: as files of settings call it, "integer" or "list of strings".
+        type: its name in files of settings, such as "integer" or "list of strings".
         unit: what a number counts or is measured in; "" for none.
         default: as JSON, ``REQUIRED`` or ``UNSET``.
-        allowed: values, in words; "" where any of the type is.
+        allowed: allowed values, in words; "" if any value of the type is allowed.
         meaning: of the setting.
-        schema: that a value follows, without the facts above that are words.
+        schema: the JSON Schema of a value, without the facts above.
     """
 
     type: str
@@ -67,7 +67,7 @@ class Facts:
         )
 
     def words(self) -> dict[str, str]:
-        """All that is to be said, by name."""
+        """All facts in words, by name."""
         default = self.default
         told = {
             "type": self.type,
@@ -79,7 +79,7 @@ class Facts:
         return {name: text for name, text in told.items() if text}
 
     def property(self) -> dict[str, Any]:
-        """The schema of the key, with what an editor shows of it."""
+        """The schema of the key, with the text that an editor shows."""
         unit = f" Unit: {self.unit}." if self.unit else ""
         described = {**self.schema, "description": self.meaning.replace("``", "`") + unit}
         if self.default not in (REQUIRED, UNSET):
@@ -99,7 +99,7 @@ def shown(value: Any) -> str:
 
 
 PLUGGED = ', or a plug-in as "package.module:OBJECT"'
-"""What may stand in the place of a known name, in words."""
+"""What may replace a known name, in words."""
 
 
 def plugged(kind: str, known: Iterable[str]) -> dict[str, Any]:
@@ -114,7 +114,7 @@ def plugged(kind: str, known: Iterable[str]) -> dict[str, Any]:
 
 
 def facts_of(kind: type[Settings]) -> Mapping[str, Facts]:
-    """What the fields of a class of settings are, by name; those of tables alone are left out."""
+    """Facts about the fields of a class of settings, by name, without fields that are tables."""
     shape = getattr(kind, "shape_of", None)
     shaped = facts_of(shape) if shape is not None else {}
     own = {field.name: field for field in dataclasses.fields(cast(Any, kind))}
@@ -126,7 +126,7 @@ def facts_of(kind: type[Settings]) -> Mapping[str, Facts]:
 
 
 def tables_of(kind: type[Settings]) -> Mapping[str, type[Settings]]:
-    """The fields of a class of settings that are tables, or may be, and of which class."""
+    """The fields of a class of settings that are or may be tables, with their classes."""
     return {
         field.name: each
         for field in dataclasses.fields(cast(Any, kind))
@@ -145,8 +145,8 @@ def table_schema(
 
     Args:
         kind: the class of its settings.
-        extra: keys of the table that are no fields, or other facts for those that are.
-        without: fields that are no keys here.
+        extra: keys of the table that are not fields, or replaced facts of fields.
+        without: fields that are not keys here.
     """
     facts = {**facts_of(kind), **(extra or {})}
     kept = {name: each for name, each in facts.items() if name not in without}
@@ -188,7 +188,7 @@ def _facts(kind: type[Settings], field: "dataclasses.Field[Any]") -> Facts:
 
 
 def meaning_of(kind: type, name: str) -> str:
-    """What the docstring of a class, or of one that it inherits from, says of an argument."""
+    """What the docstring of a class, or of a parent class, says about an argument."""
     told = (arguments(each).get(name, "") for each in kind.__mro__)
     return next((text for text in told if text and not _REFERS.fullmatch(text)), "")
 

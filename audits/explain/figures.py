@@ -1,4 +1,4 @@
-"""What every figure is that a gate may bound: those of attacks, and those of a whole run."""
+"""The figures that a gate may bound: those of attacks, and those of a whole run."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -10,7 +10,7 @@ from secure_fedrec.evaluation import FIGURES, UtilityFigure
 
 
 def figure_cards(name: str) -> list[dict[str, str]]:
-    """What a figure is, in words; two where attacks and utility have one of that name.
+    """Cards of a figure; two if attacks and utility each have a figure of that name.
 
     Args:
         name: one of ``gate.METRICS``; nothing else has a card.
@@ -24,7 +24,7 @@ def figure_cards(name: str) -> list[dict[str, str]]:
 
 
 KEYS_TOO = frozenset({"accuracy", "epsilon"})
-"""Figures whose names keys of algorithms have too; for no other are algorithms imported."""
+"""Figures whose names are also keys of algorithms; only for these algorithms are imported."""
 
 _UTILITY = "the run's utility on test examples, mean over the folds"
 _ALONE = "by max or min, without attack and adversary"
@@ -47,8 +47,8 @@ _OTHERS: Mapping[str, Mapping[str, str]] = MappingProxyType(
             "name": "lossless",
             "of": "the whole run",
             "about": "whether every round ends in the same bits as that of the plain twin, which "
-            "sums the same clients' own uploads without any layer, and whether layers did to rows "
-            "what their records state; run.check_lossless trains it",
+            "sums the same clients' own uploads without any layer, and whether layers did to "
+            f"rows what their records state; run.check_lossless trains the twin",
             "unit": "true or false",
             "worse": "false",
             "bounded": "by equals, without attack and adversary",
@@ -57,22 +57,23 @@ _OTHERS: Mapping[str, Mapping[str, str]] = MappingProxyType(
             "name": "utility gain",
             "of": _UTILITY,
             "about": "by how much the run is better than the best trivial rule (a mean, a "
-            "majority, popularity) that could stand in its place: by RMSE where it is measured, "
-            "else by the first figure of utility. Where no exact sum is released, only rules that "
-            "a client can follow alone",
-            "unit": "that of the figure compared; negative where the rule is better",
+            "majority, popularity) that could replace it: by RMSE if it is measured, else by the "
+            "first figure of utility. If no exact sum is released, only rules count that a "
+            f"client can follow alone",
+            "unit": "unit of the figure compared; negative if the rule is better",
             "worse": "lower",
             "bounded": _ALONE,
         },
         "epsilon": {
             "name": "epsilon",
-            "of": "what noise costs over all rounds",
-            "about": "the stated privacy loss (epsilon, delta) against one adversary, of all that "
-            "it is sent or of the part that covers names; only where a layer draws noise",
+            "of": "the privacy cost with noise over all rounds",
+            "about": "the stated privacy loss (epsilon, delta) against one adversary, for "
+            "everything that it is sent or for the part that `covers` names; only if a layer "
+            "draws noise",
             "unit": "nats of the likelihood ratio",
             "worse": "higher",
             "bounded": "by max, with an adversary and no attack",
         },
     }
 )
-"""Figures of a whole run that are no quality of predictions."""
+"""Figures of a whole run other than the quality of predictions."""

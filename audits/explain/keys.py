@@ -1,8 +1,7 @@
-"""Every key that a configuration may hold, as the settings behind it say it.
+"""Every key that a configuration may hold, from the settings classes behind it.
 
-A key is called as ``--set`` calls it, ``protection.rho``. What it means may depend on the
-algorithm, the data set or the layer that it is written beside: a ``Key`` is one meaning, with its
-places.
+A key has the name that ``--set`` uses, such as ``protection.rho``. Its meaning may depend on the
+algorithm, the data set or the layer of its table: a ``Key`` is one meaning, with its places.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -39,7 +38,7 @@ class Key:
 
     Args:
         path: dotted, as ``--set`` takes it.
-        places: where it has this meaning: "algorithm/data set", or the name of a layer; none for
+        places: where it has this meaning: "algorithm/data set", or the name of a layer; empty for
             everywhere.
         facts: what it is.
     """
@@ -54,7 +53,7 @@ class Key:
         return self.path.rpartition(".")[0]
 
     def words(self) -> dict[str, str]:
-        """All that is to be said of it, by name."""
+        """All facts about it, by name."""
         place = {"place": self.place} if self.places else {}
         return {**place, **self.facts.words()}
 
@@ -83,12 +82,12 @@ class Trained:
 
     @property
     def places(self) -> tuple[str, ...]:
-        """The pairs of names that lead here, as ``Key.places`` has them."""
+        """The pairs of names of these tables, in the form of ``Key.places``."""
         return tuple(f"{self.system.name}/{name}" for name in self.sets)
 
     @property
     def idle(self) -> frozenset[str]:
-        """Fields of ``data`` that shape a generated set, which these sets are not."""
+        """Fields of ``data`` that only apply to a generated set, which these sets are not."""
         shape = getattr(self.data, "shape_of", None)
         if shape is None or GENERATED in self.sets or self.data is shape:
             return frozenset()
@@ -97,7 +96,9 @@ class Trained:
     def naming(self) -> tuple[Facts, Facts]:
         """The two keys ``data.name`` and ``algorithm.name``, which choose the rest."""
         data = "data set that is trained on; `secure-fedrec data list` says where each comes from."
-        algorithm = "algorithm that is trained; it says which data sets and layers there are."
+        algorithm = (
+            "algorithm that is trained; it determines which data sets and layers can be used."
+        )
         return (
             Facts.naming(
                 kinds_of(self.system),
@@ -110,7 +111,7 @@ class Trained:
 
 
 def _in_words(places: Sequence[str]) -> Iterator[str]:
-    """Places in words: an algorithm alone where it is meant with all of its data sets."""
+    """Places in words: only the algorithm if all of its data sets are included."""
     sets: dict[str, list[str]] = {}
     for place in places:
         system, _, name = place.partition("/")
@@ -172,7 +173,7 @@ def top_facts() -> dict[str, Facts]:
 
 
 def layer_facts(layers: Mapping[str, Any]) -> Facts:
-    """The key ``layer`` of a table of layers; those over rows may be plug-ins."""
+    """The key ``layer`` of a table of layers; layers over rows may be plug-ins."""
     meaning = "name of the layer; `secure-fedrec explain NAME` says what it hides from whom."
     plugin = "layer" if layers is LAYER_TABLES["protection"] else None
     return Facts.naming(layers, default=REQUIRED, meaning=meaning, plugin=plugin)

@@ -1,7 +1,7 @@
 """The JSON Schema (draft 7, which TOML editors read) of configurations.
 
-It refuses nothing that the settings take. It takes what only several keys together make wrong: the
-settings say that when a configuration is read.
+It accepts everything that the settings accept. It does not check combinations of keys: the settings
+classes do when a configuration is read.
 """
 
 from collections.abc import Iterable, Mapping
@@ -40,7 +40,10 @@ def config_schema() -> Schema:
             **_trained_tables(),
             **tables,
             CONFIG_DIGEST: {"type": "string", "description": "written into a run's config.json"},
-            PLUGINS: {"type": "array", "description": "likewise: where plug-ins come from"},
+            PLUGINS: {
+                "type": "array",
+                "description": "written into a run's config.json: where plug-ins come from",
+            },
         },
         "additionalProperties": False,
         "allOf": [*(_of_pair(pair) for pair in trained()), _of_gates(figures)],
@@ -48,7 +51,7 @@ def config_schema() -> Schema:
 
 
 def _of_gates(figures: Schema) -> Schema:
-    """Names in gates are known where no plug-in is named that could bring others."""
+    """Names in gates are restricted to known ones if no plug-in is named that could add others."""
     without: Schema = {
         "attacks": {"items": {"enum": [ALL, *SUITE]}},
         "algorithm": {"properties": {"name": {"enum": list(SYSTEMS)}}},
@@ -60,10 +63,11 @@ def _of_gates(figures: Schema) -> Schema:
 
 
 def _union(tables: Iterable[Schema], chosen_by: str) -> Schema:
-    """A table of any of the keys that some tables have, as an editor offers them.
+    """A table with the union of the keys of some tables, for completion in an editor.
 
-    Whoever knows which of the tables is meant says beside what they hold: a key may mean something
-    else, and there may be others, in the table of a plug-in, or of an algorithm that is absent.
+    Other parts of the schema say what the keys of a specific table hold. Here a key may have
+    another meaning, and there may be other keys, in the table of a plug-in or of an algorithm that
+    is not installed.
 
     Args:
         tables: all that are known.
@@ -111,7 +115,7 @@ def _trained_tables() -> Schema:
 
 
 def _of_pair(pair: Trained) -> Schema:
-    """What follows for both tables where their names say that a pair is meant."""
+    """The schema of both tables if their names select this pair."""
     named = {
         "algorithm": _names(pair.system.name, default=pair.system.name == DEFAULT_SYSTEM),
         "data": _names(*pair.sets, default=pair.system.default_data in pair.sets),
@@ -123,6 +127,6 @@ def _of_pair(pair: Trained) -> Schema:
 
 
 def _names(*names: str, default: bool) -> tuple[Schema, bool]:
-    """A table with one of some names; it may be left out where one is the default."""
+    """A table with one of some names; the name may be left out if one is the default."""
     schema: Schema = {"properties": {"name": {"enum": list(names)}}}
     return (schema if default else {**schema, "required": ["name"]}), default

@@ -1,4 +1,4 @@
-"""Figures of a finding as a report has it: their values, and how bad each is by its own record."""
+"""Figures of a finding in a report: their values, and the severity of each by its record."""
 
 import sys
 from collections.abc import Mapping
@@ -8,18 +8,18 @@ from attacks.scoring.measures import MEASURES, Behind
 from attacks.scoring.severities import SEVERITIES
 
 WHOLE = ""
-"""Stands for the figure where a report states a severity that none of its figures has."""
+"""Key used if a report states a severity that none of its figures has."""
 
 
 def figures_of(finding: Mapping[str, Any]) -> dict[str, float]:
-    """All figures of a finding by key, those of its details among them."""
+    """All figures of a finding by key, including those of its details."""
     every = {**finding["details"], **finding}
     numbers = {key: each for key, each in every.items() if isinstance(each, int | float)}
     return {key: float(each) for key, each in numbers.items() if abs(each) < sys.maxsize}
 
 
 def figure_of(finding: Mapping[str, Any], key: str) -> tuple[float, float, float] | None:
-    """Value and ends of a figure; without an interval both are the value; None without a value."""
+    """Value and interval ends of a figure; without an interval the ends are the value."""
     figures = figures_of(finding)
     if key not in figures:
         return None
@@ -30,7 +30,7 @@ def figure_of(finding: Mapping[str, Any], key: str) -> tuple[float, float, float
 def grades(finding: Mapping[str, Any]) -> dict[str, str]:
     """Severity of every figure of a finding that is above ``info``, worst first.
 
-    Where the finding is said to be worse than its figures, ``WHOLE`` is as bad as it is said to be.
+    If the finding states a worse severity than its figures have, ``WHOLE`` has that severity.
     """
     if finding["status"] != "measured":
         return {}
@@ -44,16 +44,16 @@ def grades(finding: Mapping[str, Any]) -> dict[str, str]:
 
 
 def rank(severity: str) -> int:
-    """0 for the worst."""
+    """Rank of a severity, 0 for the worst."""
     return SEVERITIES.index(severity)
 
 
 def gains_behind(key: str, found: Mapping[str, str]) -> list[str]:
-    """Gains that a figure is judged by, of those that are found; of one judged by itself, none."""
+    """The measured gains that a figure is judged by; empty for a figure judged by itself."""
     rule = MEASURES[key].severity if key in MEASURES else None
     return [name for name in rule.gains if name in found] if isinstance(rule, Behind) else []
 
 
 def secret_of(key: str) -> str | None:
-    """The secret that a figure tells; None of what is no figure of an attack."""
+    """The secret that a figure tells; None if it is not a figure of an attack."""
     return MEASURES[key].secret if key in MEASURES else None

@@ -8,10 +8,10 @@ attack that was not applicable, is inconclusive: an audit that did not run never
 A gate that no leak could make fall is refused where it is written: a bound at the end of the
 figure's range, or one that asks an attack to succeed.
 
-A gate with ``expect = "leak"`` documents in which range a figure of an attack lies, and why. Where
-all of its interval does, gate and audit leak as documented, which is not a pass. Where it leaks
-more, the gate falls; where it leaks less, the documentation or the audit is wrong, and nothing is
-decided.
+A gate with ``expect = "leak"`` documents in which range a figure of an attack lies, and why. If its
+whole interval lies there, gate and audit leak as documented, which is not a pass. If it leaks more,
+the gate falls; if it leaks less, the documentation or the audit is wrong, and the gate is
+inconclusive.
 """
 
 import math
@@ -29,18 +29,18 @@ from secure_fedrec.evaluation import FIGURES
 from secure_fedrec.settings import OneOf, Settings
 
 EVERYTHING = "everything"
-"""What an epsilon covers unless a gate names a part of what clients send."""
+"""The default of ``covers``: everything that the adversary is sent."""
 
 COVERED = (EVERYTHING, "sums", "reports", "bags")
 
 FEWEST_CLIENTS = 20
-"""Fewer clients than this support no statement about a federation."""
+"""Fewer clients than this do not support a statement about a federation."""
 
 UTILITY_GAIN = "utility_gain"
-"""What a run gains over the best trivial rule."""
+"""Key of the gain of a run over the best trivial rule."""
 
 UTILITY_METRICS = (*FIGURES, UTILITY_GAIN)
-"""Figures of utility; which of them are measured is the algorithm's and the data set's."""
+"""Figures of utility; the algorithm and the data set determine which are measured."""
 
 METRICS = Derived(
     lambda: dict.fromkeys(("lossless", *UTILITY_METRICS, *MEASURES, "epsilon"), True), MEASURES
@@ -48,12 +48,12 @@ METRICS = Derived(
 """Every figure that a gate may bound."""
 
 RATING_VALUES = frozenset(("rating_accuracy", "rating_lift", "rating_headroom_lift"))
-"""Figures of how well values of ratings are named."""
+"""Figures about naming the values of ratings."""
 
 _BOUNDS = ("max", "min", "equals", "least")
 
 _NEARLY_ALL = 0.9
-"""From this share of a figure's range on, a documented leak may be one of everything."""
+"""From this share of a figure's range on, a documented leak need not state ``most``."""
 
 
 class Outcome(StrEnum):
@@ -74,8 +74,8 @@ class GateConfig(Settings, section="gates"):
             "auc" is the attack's where one is named, else that of the utility. "utility_gain" is
             the gain over the best applicable trivial rule. `secure-fedrec explain FIGURE` says what
             each of them is.
-        attack: whose figure; required for attack figures.
-        adversary: whose view; required for attack figures.
+        attack: the attack of the figure; required for attack figures.
+        adversary: the adversary whose view is attacked; required for attack figures.
         max: the figure must not exceed this.
         min: the figure must reach this.
         equals: what "lossless" must be, true or false.
@@ -85,11 +85,11 @@ class GateConfig(Settings, section="gates"):
         least: what the attack's figure must reach, by the lower end of its interval.
         most: what it must not exceed, by the upper end; without it, the end of its range, which
             takes a `least` of nine tenths of it.
-        reason: why it does, in a sentence for the reader of a report.
+        reason: why it leaks, in a sentence for the reader of a report.
 
     Raises:
-        ConfigError: no bound, more than one, a bound that cannot fall, a metric without its attack
-            and adversary, or a documented leak without what it says.
+        ConfigError: there is no bound or more than one, the bound cannot fall, a metric lacks its
+            attack or adversary, or a documented leak is incomplete.
     """
 
     metric: Annotated[str, OneOf(METRICS, "unknown metric")]
@@ -125,20 +125,25 @@ class GateConfig(Settings, section="gates"):
             self._require_can_fall()
 
     def _require_can_fall(self) -> None:
-        """Check that an attack could succeed so well that the gate falls."""
+        """Check that a successful attack could make the gate fall."""
         if self.expect is not None or falls(self.metric, self.bound, getattr(self, self.bound)):
             return
         unit, low = MEASURES[self.metric].scale.unit, MEASURES[self.metric].scale.lower_is_worse
         right, end = ("min", unit.low) if low else ("max", unit.high)
         if self.bound != right:
             worse = "lower" if low else "higher"
-            problem = f"asks for a leak, the {worse} the worse: bound the figure by '{right}'"
+            problem = (
+                f"would require a leak, since the figure is worse the {worse} it is: "
+                f"bound it by '{right}'"
+            )
             raise self.refusal(self.bound, problem + ("" if low else ", or document it: 'expect'"))
         beyond = "above" if low else "below"
-        raise self.refusal(right, f"can never fall: the figure ends there, say {beyond} {end:g}")
+        raise self.refusal(
+            right, f"can never fall: the figure's range ends there, set it {beyond} {end:g}"
+        )
 
     def _require_whole_leak(self) -> None:
-        """Check that the keys of a documented leak come together, and without a bound."""
+        """Check that all keys of a documented leak are given, and no bound."""
         if self.expect is None:
             for name in ("least", "most", "reason"):
                 if getattr(self, name) is not None:
@@ -147,30 +152,30 @@ class GateConfig(Settings, section="gates"):
             return
         for name in _BOUNDS[:3]:
             if getattr(self, name) is not None:
-                problem = "stands beside expect = 'leak', which says 'least' instead"
+                problem = "cannot be used with expect = 'leak', which uses 'least' instead"
                 raise self.refusal(name, problem)
         whole = self.attack is not None and self.adversary is not None
         if not whole or self.metric not in MEASURES or MEASURES[self.metric].scale.lower_is_worse:
-            problem = "a leak is a figure of an attack by an adversary, the higher the worse"
+            problem = "a documented leak needs a figure of an attack that is worse the higher it is"
             raise self.refusal("metric", problem)
         self._require_range()
         if self.reason is None or not self.reason.strip():
-            raise self.refusal("reason", "a documented leak says why")
+            raise self.refusal("reason", "a documented leak needs a reason")
 
     def _require_range(self) -> None:
-        """Check that a documented leak is one, and says how far it goes."""
+        """Check that a documented leak is a leak, and states its range."""
         measure = MEASURES[self.metric]
         unit, rule = measure.scale.unit, measure.severity
         end = math.inf if unit.high is None else unit.high
         if self.least is None:
-            problem = "a documented leak says what its figure reaches at least"
+            problem = "a documented leak must state what its figure reaches at least"
             raise self.refusal("least", problem)
         if not could_tell(self.metric, self.least) or self.least > end:
             chance = f"it has to be above chance and {unit.nothing:g}, and at most {end:g}"
             problem = f"does not document a leak: {chance}; severity is {rule}"
             raise self.refusal("least", problem)
         if self.most is None and self.least < _NEARLY_ALL * end:
-            problem = "a documented leak says what its figure does not exceed, from"
+            problem = "a documented leak must state what its figure does not exceed, from"
             raise self.refusal("most", f"{problem} {self.least:g} to {end:g}")
         if self.most is not None and not self.least <= self.most <= end:
             raise self.refusal("most", f"lies between 'least' and the end: {self.least:g}, {end:g}")
@@ -183,11 +188,11 @@ class GateConfig(Settings, section="gates"):
 
     @property
     def is_utility(self) -> bool:
-        """Whether the figure is one of utility: it names no attack."""
+        """Whether the figure is a figure of utility: it does not name an attack."""
         return self.metric in UTILITY_METRICS and self.attack is None and self.adversary is None
 
     def require_measured(self, utility: Sequence[str]) -> None:
-        """Check that a figure of utility is one of those that are measured.
+        """Check that a figure of utility is measured.
 
         Args:
             utility: names of these.
@@ -233,7 +238,7 @@ def documents_leak(gate: Mapping[str, Any]) -> bool:
 
 
 def falls(metric: str, bound: str, threshold: object) -> bool:
-    """Whether some value of an attack's figure lets a bound on it fall because it leaks."""
+    """Whether a leak could give an attack's figure a value at which a bound falls."""
     if metric not in MEASURES or isinstance(threshold, bool):
         return False
     if not isinstance(threshold, int | float):
@@ -246,9 +251,10 @@ def falls(metric: str, bound: str, threshold: object) -> bool:
 
 
 def could_tell(metric: str, value: float) -> bool:
-    """Whether an attack's figure of that value can be a finding, were all of it certain.
+    """Whether this value of an attack's figure would be a finding if it were certain.
 
-    A figure that is judged by its gains has gained what it has above a value that says nothing.
+    For a figure that is judged by its gains, the gain is its distance from the value without
+    information.
     """
     measure, rule = MEASURES[metric], MEASURES[metric].severity
     if isinstance(rule, Behind):
@@ -291,9 +297,8 @@ def judge(
         findings: of all attacks by all adversaries.
         utility: mean test errors by name.
         lossless: outcome of the twin comparison; None if it was not made.
-        lossless_words: what it is called where it holds.
-        epsilons: privacy loss by adversary and what it covers; those that nobody claims are
-            missing.
+        lossless_words: the words for it if it holds.
+        epsilons: privacy loss by adversary and what it covers; missing if no epsilon is claimed.
     """
     if gate.metric == "epsilon":
         # By the adversary's own price: what others would learn says nothing of it.
@@ -331,7 +336,7 @@ def _judge_finding(gate: GateConfig, findings: Iterable[Finding]) -> GateResult:
 
 
 def _says_nothing(gate: GateConfig, finding: Finding) -> str | None:
-    """Why a documented leak is none on this data."""
+    """Why a documented leak is not a leak on this data."""
     measure, figures = MEASURES[gate.metric], finding.figures
     if measure.prior is not None and not measure.prior.ceiling and gate.least is not None:
         prior = figures.get(measure.prior.key)
@@ -349,7 +354,7 @@ def _judge_number(
     unknown: str,
     interval: tuple[float, float] | None = None,
 ) -> GateResult:
-    """By its interval, where it has one; ``unknown`` says why there is no figure."""
+    """Judge by the interval, if there is one; ``unknown`` says why there is no figure."""
     if value is None:
         return _undecided(gate, unknown)
     low, high = (value, value) if interval is None else interval
@@ -372,7 +377,7 @@ def _judge_number(
 
 
 def _most(gate: GateConfig) -> float:
-    """What a documented leak must not exceed; the end of a range does not limit an interval."""
+    """What a documented leak must not exceed; the end of the figure's range is not a limit."""
     end = MEASURES[gate.metric].scale.unit.high
     return math.inf if gate.most is None or gate.most == end else gate.most
 

@@ -1,9 +1,10 @@
-"""What a pipeline makes of a verdict: waivers, a baseline, and what else is to fail.
+"""How a pipeline changes a verdict: waivers, a baseline, and what else fails.
 
-A policy can be stricter than the gates (``fail_on``), and it can excuse: a waiver, until its day,
-what an attack found, and an attack that was switched off or lacked what was not recorded; a
-baseline report, what it had already. It never excuses a gate whose figure was not measured, a
-failed control, or utility; and what is excused is not a pass, the audit leaks as documented.
+A policy can be stricter than the gates (``fail_on``), and it can excuse. Until its last day a
+waiver excuses what an attack found, and an attack that was switched off or lacked what was not
+recorded. A baseline report excuses what it already contained. A policy never excuses a gate whose
+figure was not measured, a failed control, or utility. What is excused is not a pass: the audit
+leaks as documented.
 """
 
 from collections.abc import Mapping, Sequence
@@ -33,12 +34,12 @@ from secure_fedrec.errors import DataError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """What is asked of a report beside its gates.
+    """What a report must satisfy in addition to its gates.
 
     Args:
-        today: the day on which waivers are looked at (UTC); this day if left out.
-        fail_on: of ``options.LEVELS``: figures of that severity or worse fail unless a gate
-            documents their secret; "inconclusive" makes an audit fail that is.
+        today: the day for which waivers are judged (UTC); the current day if left out.
+        fail_on: one of ``options.LEVELS``: figures of that severity or worse fail unless a gate
+            documents their secret; "inconclusive" makes an inconclusive audit fail.
         baseline: an earlier report of the same system on the same data, whose findings are known;
             None for none.
     """
@@ -52,15 +53,15 @@ def applied(report: Report, policy: Policy) -> dict[str, Any]:
     """A report under a policy.
 
     Args:
-        report: of an audit; one that is under a policy already is freed of it first.
+        report: of an audit; an earlier policy in it is removed first.
         policy: what to apply.
 
     Returns:
-        The report, its verdict decided anew; ``policy`` in it tells how. Without waivers in its
-        configuration and with nothing asked it is the report as measured.
+        The report with a new verdict; its ``policy`` states how it was decided. Without waivers and
+        with an empty policy it is the report as measured.
 
     Raises:
-        ConfigError: a waiver in its configuration is none.
+        ConfigError: a waiver in its configuration is invalid.
         DataError: the baseline is of another system or of other data.
     """
     measured = dict(report) | {"verdict": _measured(report)}
@@ -91,11 +92,11 @@ def require_same_federation(baseline: Report, now: Report) -> None:
 
     Args:
         baseline: an earlier report.
-        now: a report, or as much of one as is known before it is made: "configuration", and
-            "data" where it is read.
+        now: a report, or the part known before it is made: "configuration", and "data" once it is
+            read.
 
     Raises:
-        DataError: it is; names what differs.
+        DataError: the baseline is of another federation; names what differs.
     """
     then, own = _federation(baseline), _federation(now)
     for what, value in own.items():
@@ -105,7 +106,7 @@ def require_same_federation(baseline: Report, now: Report) -> None:
 
 
 def _federation(report: Report) -> dict[str, Any]:
-    """What findings of two reports have in common, where they are of one federation."""
+    """What two reports must have in common to be of one federation."""
     settings = report["configuration"]
     algorithm, data = (_table(settings.get(name)) for name in ("algorithm", "data"))
     found = {"algorithm.name": algorithm.get("name"), "seed": settings.get("seed")}
@@ -121,21 +122,21 @@ def _table(value: Any) -> dict[str, Any]:
 
 
 def objections(report: Report) -> list[Objection]:
-    """What stands between a report and its pass, under the policy that it was judged by."""
+    """The objections to a pass of a report, under its policy."""
     if "policy" in report:
         return [Objection(**each) for each in report["policy"]["objections"]]
     return objections_to(report)
 
 
 def gate_states(report: Report) -> list[str]:
-    """How each gate of a report ended: its outcome, or "waived" or "known" where it is excused."""
+    """The state of each gate of a report: its outcome, or "waived" or "known" if it is excused."""
     states = {each.gate: each.state for each in objections(report)}
     gates = enumerate(report["gates"])
     return [states.get(number, gate["outcome"]) for number, gate in gates]
 
 
 def excuses(report: Report) -> dict[tuple[str | None, str | None], str]:
-    """Adversaries and attacks of which all that stood in the way is excused, and by what."""
+    """Adversaries and attacks whose objections are all excused, and by what."""
     states: dict[tuple[str | None, str | None], set[str]] = {}
     for each in objections(report):
         states.setdefault((each.adversary, each.attack), set()).add(each.state)
@@ -156,7 +157,7 @@ class _Excuses:
     """Waivers and the baseline of a policy, asked figure by figure.
 
     Args:
-        report: what they are asked about.
+        report: the report to be judged.
         waivers: of its configuration.
         policy: has the day and the baseline.
     """
@@ -166,7 +167,7 @@ class _Excuses:
     policy: Policy
 
     def __call__(self, adversary: str, attack: str, metric: str | None) -> Excuse | None:
-        """What excuses a figure; without one, an attack that was left out or lacked evidence."""
+        """The excuse for a figure, or for an attack that was left out or lacked evidence."""
         found = _grades(self.report, adversary, attack)
         number = self._waiver(adversary, attack, metric, found)
         if number is not None:
@@ -184,10 +185,10 @@ class _Excuses:
     def _waiver(
         self, adversary: str, attack: str, metric: str | None, found: Mapping[str, str]
     ) -> int | None:
-        """Number of the waiver that covers a figure the longest.
+        """Number of the waiver that covers a figure for the longest time.
 
-        One on a gain covers what is judged by that gain; of several gains each needs one, and the
-        shortest counts.
+        A waiver on a gain covers the figures judged by that gain. With several gains each needs a
+        waiver, and the earliest last day counts.
         """
         covering = [
             number
@@ -215,9 +216,9 @@ def _is_known(
     report: Report,
     baseline: Report,
 ) -> bool:
-    """Whether the baseline had the figure, no better than it is now.
+    """Whether the baseline already had the figure, as bad as now.
 
-    It did where the figure was as severe, and has not left its earlier interval for the worse.
+    That is so if the figure was as severe, and is not worse than its earlier interval.
     """
     now, then = (_finding(each, adversary, attack) for each in (report, baseline))
     if now is None or then is None or {now["status"], then["status"]} != {"measured"}:

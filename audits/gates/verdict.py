@@ -1,10 +1,10 @@
-"""The verdict of an audit: what speaks against a pass, and who or what excuses it.
+"""The verdict of an audit: objections to a pass, and what excuses them.
 
-A verdict is read off a report, so that a run of hours can be judged again in a second. Nothing
-passes because it is not on a list: every attack that the system has is asked for, everything that
-it reads has to be recorded, and every figure above ``info`` needs a gate of its own that could have
-fallen. A gate does not excuse a figure that is high or critical; a documented leak of its secret
-does, or a waiver. Whatever is excused is not a pass: the audit leaks as documented.
+A verdict is computed from a report, so that a run of hours can be judged again in a second. Nothing
+passes by being omitted: every attack that the system has must run, everything that it reads must be
+recorded, and every figure above ``info`` needs a gate of its own that could have fallen. A gate
+does not excuse a high or critical figure; a documented leak of its secret or a waiver does. What is
+excused is not a pass: the audit leaks as documented.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -27,10 +27,10 @@ Report: TypeAlias = Mapping[str, Any]
 FAIL, OPEN, WAIVED, KNOWN = "fail", "inconclusive", "waived", "known"
 
 UNJUDGED = "no gate judges it"
-"""Of a figure that no gate speaks of; readers of reasons look for it."""
+"""Ends the objection to a figure without a gate; other code searches reasons for it."""
 
 UNEXCUSED = "no gate excuses it, a waiver or a documented leak would"
-"""Of a figure that is high or critical and under a gate; likewise."""
+"""Ends the objection to a high or critical figure with a gate; other code searches for it."""
 
 MOST_EPSILON = 10.0
 """A larger epsilon bounds nothing: the second tier of Ponomareva et al. 2023, section 5.2."""
@@ -39,18 +39,18 @@ UNSOLVED = (
     f"no price of its own bounds that (epsilon up to {MOST_EPSILON:g}, delta up to 1 / clients), "
     "and no search shows all that it tells"
 )
-"""Of what tells of clients; likewise."""
+"""Ends the objection to unpriced information about clients; other code searches for it."""
 
 _READS = frozenset({"attack", "figures", "data set"})
-"""Kinds of plug-ins that do not make what is sent, as all others do."""
+"""Kinds of plug-ins that do not determine what is sent."""
 
 _WHOLE = "everything"
 _PARTS: Mapping[str, str] = MappingProxyType({"aggregate": "sums", "bag": "bags"})
 _MOVED = frozenset({"table", "public", "part"})
-"""What is held, by the first word of its name: parts that have prices, or made of all of them."""
+"""Parts with prices behind what an adversary holds, by the first word of its name."""
 
 _JUDGED = ("low", "medium")
-"""Severities that a gate may let pass."""
+"""Severities that a gate can let pass."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,8 +59,8 @@ class Verdict:
 
     Args:
         outcome: pass, fail, inconclusive, or leaks as documented.
-        reasons: what fell and what is undecided, in that order; of an audit that leaks as
-            documented the gates that document it, and what is excused.
+        reasons: what fell and what is undecided, in that order; if the audit leaks as documented,
+            the gates that document it, and what is excused.
     """
 
     outcome: Outcome
@@ -68,7 +68,7 @@ class Verdict:
 
     @classmethod
     def told(cls, verdict: Mapping[str, Any]) -> "Verdict":
-        """The verdict that a report states."""
+        """Read the verdict of a report."""
         return cls(outcome=Outcome(verdict["outcome"]), reasons=tuple(verdict["reasons"]))
 
     @property
@@ -79,15 +79,15 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Objection:
-    """One thing that stands between an audit and its pass.
+    """One objection to a pass.
 
     Args:
         state: "fail", "inconclusive", or excused: "waived", "known" (the baseline has it).
         text: in words.
-        adversary, attack: whose finding it is; None where it is none.
-        metric: the figure that a gate is on, or the worst of those that none judges.
-        gate: number of that gate in the report; None where no gate is concerned.
-        waiver: number of the waiver in the configuration that excuses it, or did.
+        adversary, attack: of the finding; None without a finding.
+        metric: the figure of the gate, or the worst figure without a gate.
+        gate: number of that gate in the report; None without a gate.
+        waiver: number of the waiver in the configuration that excuses it, or did until it expired.
     """
 
     state: str
@@ -100,12 +100,12 @@ class Objection:
 
 
 class Excuse(NamedTuple):
-    """What becomes of something that stands in the way.
+    """How an objection is excused.
 
     Attributes:
-        state: "waived" or "known"; "fail" where the waiver has expired.
-        note: who excuses it, put behind the text.
-        waiver: number of the waiver; None where it is the baseline.
+        state: "waived" or "known"; "fail" if the waiver has expired.
+        note: who excuses it, appended to the text.
+        waiver: number of the waiver; None if the baseline excuses it.
     """
 
     state: str
@@ -114,20 +114,22 @@ class Excuse(NamedTuple):
 
 
 Excuses: TypeAlias = Callable[[str, str, str | None], Excuse | None]
-"""Of an adversary, an attack and its figure; without a figure, of what the attack left out."""
+"""Returns the excuse for an adversary, an attack and its figure; without a figure, for the left-out
+attack.
+"""
 
 
 def nothing_excused(adversary: str, attack: str, metric: str | None) -> Excuse | None:
-    """No waivers, no baseline."""
+    """Excuse nothing: without waivers and baseline."""
     return None
 
 
 def decide(found: Sequence[Objection], report: Report) -> Verdict:
-    """The verdict: what fell decides, then anything undecided, then a leak, then a pass.
+    """The verdict: fail if anything fell, else inconclusive, else a leak, else a pass.
 
     Args:
-        found: everything that stands in the way, see ``objections_to``.
-        report: whose gates may document leaks.
+        found: all objections, see ``objections_to``.
+        report: the report, whose gates may document leaks.
     """
     reasons = [each.text for state in (FAIL, OPEN) for each in found if each.state == state]
     if reasons:
@@ -144,12 +146,12 @@ def decide(found: Sequence[Objection], report: Report) -> Verdict:
 def objections_to(
     report: Report, *, excuse: Excuses = nothing_excused, fail_on: Sequence[str] = ()
 ) -> list[Objection]:
-    """Everything that speaks against a report.
+    """All objections to a report.
 
     Args:
         report: of an audit; its own verdict is not read.
-        excuse: who or what excuses a figure or an attack.
-        fail_on: severities that are to fail, and with them all that are worse.
+        excuse: finds the excuse for a figure or an attack.
+        fail_on: severities that fail; worse ones fail, too.
     """
     found = [
         *_gates(report, excuse),
@@ -168,7 +170,7 @@ def objections_to(
 
 
 def undecided(findings: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Why findings by themselves, as reports have them, allow no verdict."""
+    """Why the findings of a report alone do not allow a verdict."""
     reasons = []
     if not findings:
         reasons.append("no attack ran: the configuration names no adversary or no attack")
@@ -203,7 +205,7 @@ def undecided(findings: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def unrecorded(finding: Mapping[str, Any]) -> str | None:
-    """Which evidence was not recorded that an attack reads; None where it had all."""
+    """Evidence that an attack reads and that was not recorded; None if all was recorded."""
     lacks = finding.get("lacks")
     if not lacks:
         return None
@@ -213,11 +215,11 @@ def unrecorded(finding: Mapping[str, Any]) -> str | None:
 
 
 def documenting(report: Report, finding: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
-    """Figures of a finding above ``info`` that are documented, each with the gate that does.
+    """Figures of a finding above ``info`` that are documented, each with its gate.
 
-    A documented leak is of one secret of one adversary. It covers every figure of that secret by
-    the attack that it names. Another attack on the same secret is covered where it is no worse: the
-    figure that is documented lies no higher than documented, and its severity is no higher.
+    A documented leak is about one secret and one adversary. It covers every figure of that secret
+    by the attack that it names. Another attack on the same secret is covered if it is not worse:
+    the documented figure is not higher than documented, and its severity is not higher.
     """
     found = grades(finding)
     gates = [
@@ -240,7 +242,7 @@ def documenting(report: Report, finding: Mapping[str, Any]) -> dict[str, Mapping
 def _no_worse(
     report: Report, gate: Mapping[str, Any], finding: Mapping[str, Any], grade: str
 ) -> bool:
-    """Whether a figure of another attack is no worse than the leak that a gate documents."""
+    """Whether a figure of another attack is not worse than the leak that a gate documents."""
     value, most = figure_of(finding, gate["metric"]), gate.get("most")
     if value is None or (most is not None and value[0] > most):
         return False
@@ -257,7 +259,7 @@ def _no_worse(
 
 
 def _gates(report: Report, excuse: Excuses) -> Iterator[Objection]:
-    """Gates that fell or are undecided."""
+    """Objections from gates that fell or are undecided."""
     for number, gate in enumerate(report["gates"]):
         if gate["outcome"] not in (FAIL, OPEN):
             continue
@@ -272,7 +274,7 @@ def _gates(report: Report, excuse: Excuses) -> Iterator[Objection]:
 
 
 def _left_out(report: Report, excuse: Excuses) -> Iterator[Objection]:
-    """Attacks that were switched off, or lacked what was not recorded or not installed."""
+    """Objections from attacks that were switched off, or lacked evidence or an extra."""
     tables = report["configuration"].get("adversaries", ())
     for table in tables if isinstance(tables, list) else ():
         name = str(table.get("name")) if isinstance(table, dict) else str(table)
@@ -290,7 +292,7 @@ def _left_out(report: Report, excuse: Excuses) -> Iterator[Objection]:
 
 
 def unread(findings: Sequence[Mapping[str, Any]]) -> dict[str, list[str]]:
-    """What reached each adversary from others and no attack that was measured has read."""
+    """What reached each adversary from others and was read by no measured attack."""
     found: dict[str, list[str]] = {}
     for finding in findings:
         found.setdefault(finding["adversary"], []).extend(finding.get("received", ()))
@@ -301,19 +303,20 @@ def unread(findings: Sequence[Mapping[str, Any]]) -> dict[str, list[str]]:
 
 
 def _unread(report: Report, excuse: Excuses) -> Iterator[Objection]:
-    """Messages that nobody has looked at: what can be learned from them is not known."""
+    """Objections from messages that no attack has read: what they tell is not known."""
     for adversary, names in unread(report["findings"]).items():
         text = f"{adversary}: it receives what no attack has read: {', '.join(names)}"
         yield _objection(OPEN, text, excuse(adversary, UNREAD, None), adversary=adversary)
 
 
 def _unpriced(report: Report, excuse: Excuses) -> Iterator[Objection]:
-    """What tells of clients and that no price bounds.
+    """Objections from information about clients that no price bounds.
 
-    Messages and sums are equations: that a search has not solved them does not show that nobody
-    can. Noise bounds what they tell an adversary as far as the price against that adversary says,
-    and a delta of one client in all allows that one to be told whole. Algorithms and layers that
-    are not shipped say themselves what they send and what it costs: nothing here vouches for it.
+    Messages and sums are equations: that a search has not solved them does not show that they
+    cannot be solved. Noise bounds what they tell an adversary up to the price against that
+    adversary, and a delta of 1 / clients allows one client to be revealed wholly. Algorithms and
+    layers that are not shipped state themselves what they send and what it costs; this is not
+    verified here.
     """
     priced: dict[str, set[str]] = {}
     for price in report.get("protection", {}).get("privacy", ()):
@@ -341,7 +344,7 @@ def _unpriced(report: Report, excuse: Excuses) -> Iterator[Objection]:
 
 
 def _part_of(name: str) -> str:
-    """What a price has to speak of to bound what is held under a name."""
+    """The part that a price must cover to bound what is held under a name."""
     head = name.partition(" ")[0].partition(".")[0]
     return _PARTS.get(head, _WHOLE if head in _MOVED else "")
 
@@ -365,15 +368,15 @@ def _ungated(report: Report) -> Iterator[Objection]:
 
 
 def _broken_claim(report: Report) -> Iterator[Objection]:
-    """Layers that say that they are lossless, and are not; no gate has to ask for it."""
+    """The objection to layers that claim to be lossless and are not; no gate is needed for it."""
     told = report.get("lossless", {})
     if told.get("claimed") and told["holds"] is False:
-        text = f"the layers claim to be lossless, and are not: {told['first_difference']}"
+        text = f"the layers claim to be lossless, but are not: {told['first_difference']}"
         yield Objection(state=FAIL, text=text)
 
 
 def _few(report: Report) -> Iterator[Objection]:
-    """Adversaries who leave too few clients to judge by."""
+    """Objections from adversaries that leave too few clients to judge by."""
     most: dict[str, int] = {}
     for each in report["findings"]:
         if each["status"] == "measured":
@@ -389,7 +392,7 @@ def _few(report: Report) -> Iterator[Objection]:
 
 
 def _figures(report: Report, excuse: Excuses, fail_on: Sequence[str]) -> Iterator[Objection]:
-    """Figures above ``info`` that neither a gate judges nor a leak documents."""
+    """Objections from figures above ``info`` without a gate or a documented leak."""
     asked = [rank(level) for level in fail_on if level in SEVERITIES]
     for finding in report["findings"]:
         found, covered = grades(finding), documenting(report, finding)
@@ -416,7 +419,7 @@ def _figures(report: Report, excuse: Excuses, fail_on: Sequence[str]) -> Iterato
 def _why(
     key: str, grade: str, gates: Sequence[Mapping[str, Any]], found: Mapping[str, str]
 ) -> str | None:
-    """Why a figure stands in the way; None where its gate has said all there is to say."""
+    """The objection to a figure; None if its gate already covers it."""
     if any(each["metric"] == key and each["outcome"] in (FAIL, OPEN) for each in gates):
         return None
     if not _spoken_for(key, gates, found):
@@ -425,7 +428,7 @@ def _why(
 
 
 def _spoken_for(key: str, gates: Iterable[Mapping[str, Any]], found: Mapping[str, str]) -> bool:
-    """Whether a gate that could fall is on a figure, or on all gains that it is judged by."""
+    """Whether a gate that could fall covers a figure, or all gains that it is judged by."""
     if any(each["metric"] == key and _could_fall(each) for each in gates):
         return True
     gains = gains_behind(key, found)
@@ -437,7 +440,7 @@ def _could_fall(gate: Mapping[str, Any]) -> bool:
 
 
 def _objection(state: str, text: str, excused: Excuse | None, **about: Any) -> Objection:
-    """An objection, or what an excuse makes of it."""
+    """An objection, with its excuse applied."""
     if excused is None:
         return Objection(state=state, text=text, **about)
     told = f"{text} ({excused.note})"

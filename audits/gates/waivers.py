@@ -1,10 +1,10 @@
-"""Waivers: findings that somebody answers for, for a reason, until a day.
+"""Waivers: findings that a person accepts, with a reason and a last day.
 
-A waiver excuses what one attack by one adversary reaches: whatever gates say of it and whatever no
-gate judges, or, with a ``metric``, that figure alone and what is judged by it. One without a
-``metric`` also excuses that the attack was switched off, or that what it reads was not recorded. A
-gate whose figure was not measured, a failed control and figures of utility are not to be waived.
-From the day after ``expires`` on, what it excused fails the audit.
+A waiver excuses what one attack by one adversary reaches, with and without gates; with a ``metric``
+only that figure and the figures judged by it. A waiver without a ``metric`` also excuses that the
+attack was switched off, or that what it reads was not recorded. A gate whose figure was not
+measured, a failed control and figures of utility cannot be waived. From the day after ``expires``
+on, what it excused fails the audit.
 """
 
 from datetime import date
@@ -15,13 +15,13 @@ from secure_fedrec.errors import ConfigError
 from secure_fedrec.settings import Filled, Refused, Settings
 
 UNREAD = "unread"
-"""In the place of an attack: messages that reach an adversary and that no attack has read."""
+"""In place of an attack: messages that reach an adversary and that no attack has read."""
 
 UNPRICED = "unpriced"
-"""In the place of an attack: what tells an adversary of clients, and no price bounds."""
+"""In place of an attack: information about clients that no price bounds."""
 
 BESIDE_ATTACKS = (UNREAD, UNPRICED)
-"""What a waiver can name in the place of an attack."""
+"""What a waiver can name in place of an attack."""
 
 
 class _Day:
@@ -41,18 +41,18 @@ class WaiverConfig(Settings, section="waivers"):
     """One waiver.
 
     Args:
-        adversary: whose findings.
-        attack: by which attack; "unread" for messages that reach the adversary and that no attack
-            has read, "unpriced" for messages and sums that tell it of clients, without noise whose
-            price is bounded.
+        adversary: the adversary of the findings.
+        attack: the attack of the findings; "unread" for messages that reach the adversary and that
+            no attack has read, "unpriced" for messages and sums that tell it about clients, without
+            noise whose price is bounded.
         metric: the figure that is excused; without one, the whole finding, and that the attack did
             not run or lacked what was not recorded.
         reason: why this is accepted for now.
-        owner: who answers for it.
+        owner: the person who answers for it.
         expires: the last day on which it holds (UTC), as "2027-03-31".
 
     Raises:
-        ConfigError: something is left empty, the figure is no attack's, or the day is no date.
+        ConfigError: a field is empty, the figure is not an attack's, or the day is not a date.
     """
 
     adversary: Annotated[str, Filled()]
@@ -64,7 +64,7 @@ class WaiverConfig(Settings, section="waivers"):
 
     def _agree(self) -> None:
         if self.metric is not None and self.metric not in MEASURES:
-            raise self.refusal("metric", "is no figure of an attack", MEASURES)
+            raise self.refusal("metric", "is not a figure of an attack", MEASURES)
 
 
 def with_days(table: dict[str, Any]) -> dict[str, Any]:

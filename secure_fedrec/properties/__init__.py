@@ -1,14 +1,14 @@
-"""Theorems as tests, for anybody's code.
+"""Theorems as tests, for any code.
 
 - ``lossless``: a protected run ends in the bits of plain sums, and a bag holds the encoded vectors,
   all of them and nothing else, bit for bit.
 - ``wiretap``: what a private value may change on the wire.
 - ``started``: any algorithm from any state; ``strike``: one message for a fault to hit.
 - ``split``: can private parameters of a torch model stay on their devices, and does a run that
-  keeps them there equal one that ships everything? Its names are found here, but torch is imported
-  only when one is asked for.
-- ``client_step``: does anybody's function that trains a client send nothing private, and stay out
-  of other clients' way? Its names are found here likewise.
+  keeps them there equal one that ships everything? Its names can be imported from here; torch is
+  imported only when one of them is used.
+- ``client_step``: does a function that trains a client send no private value, and leave other
+  clients' values alone? Its names can be imported from here in the same way.
 - ``strategies``: Hypothesis strategies for small federations with all their corners. They are
   imported by name, ``from secure_fedrec.properties.strategies import federations``, because they
   alone need Hypothesis (``pip install secure-fedrec[properties]``).
@@ -76,7 +76,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Names of what tests torch models and steps, whose modules need torch."""
+    """Names of the tests for torch models and client steps, whose modules need torch."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from secure_fedrec.properties import client_step, split  # noqa: PLC0415

@@ -1,4 +1,4 @@
-"""From a function that measures to one that fails: the same arguments, and a judgement."""
+"""Make an assertion from a function that measures: it takes the same arguments, and fails."""
 
 import inspect
 from collections.abc import Callable
@@ -13,7 +13,7 @@ _Judged = TypeVar("_Judged")
 def asserting(
     measure: Callable[_Arguments, _Found],
 ) -> Callable[[Callable[[_Found], _Judged]], Callable[_Arguments, _Judged]]:
-    """Make a function of what ``measure`` returns one of the arguments of ``measure``."""
+    """Make a judgement of ``measure``'s results a function with ``measure``'s arguments."""
 
     def decorate(judge: Callable[[_Found], _Judged]) -> Callable[_Arguments, _Judged]:
         @wraps(judge)

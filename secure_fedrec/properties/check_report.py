@@ -13,9 +13,9 @@ class Gap:
     """Something that could not be tested, so that nothing is known about it.
 
     Args:
-        subject: a parameter, or what else was under test.
-        problem: why not, as a clause.
-        seed: of the trial, where one trial is to blame.
+        subject: the parameter or other object under test.
+        problem: why it could not be tested, as a clause.
+        seed: of the trial, if the gap is due to one trial.
     """
 
     subject: str
@@ -61,7 +61,7 @@ class CheckReport:
 
 
 def listed(findings: Sequence[object]) -> list[str]:
-    """A line for each of the first findings, and one for the others."""
+    """A line for each of the first findings, and one line that counts the others."""
     lines = [f"- {finding}" for finding in findings[:_SHOWN]]
     if len(findings) > _SHOWN:
         lines.append(f"- and {len(findings) - _SHOWN} more of this kind")

@@ -203,7 +203,7 @@ def section(rows: Sequence[Mapping[str, Any]]) -> str:
     """What stands between the marks of the page."""
     missing = [f"`{preset}`" for preset in PRESETS if preset not in {row["preset"] for row in rows}]
     left = (
-        f"\nNot in the table, their runs being longer: {', '.join(missing)}.\n" if missing else ""
+        f"\nNot in the table, because their runs take longer: {', '.join(missing)}.\n" if missing else ""
     )
     return f"\n{table(rows)}{left}\n"
 

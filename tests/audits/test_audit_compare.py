@@ -231,7 +231,7 @@ def test_the_command_compares_folders_of_runs(
     assert code == 0
     assert out.endswith("verdict: nothing got worse beyond its noise (exit code 0)\n")
     assert "--accept attack:lattice accepts nothing" in err
-    assert "is none of lossless, attack:" in command("compare", b, a, "--accept", "rmse")[2]
+    assert "is not one of lossless, attack:" in command("compare", b, a, "--accept", "rmse")[2]
     assert command("compare", a, a / "seed-1")[0] == 0  # one pair, and unpaired seeds are told
     assert "seeds (0, 2)" in command("compare", a, a / "seed-1")[2]
 

@@ -124,28 +124,28 @@ LIES: dict[str, tuple[Any, str, Callable[[Any], Any], tuple[dict[str, Any], ...]
         "cover",
         drops_reports_of_the_exempt,
         ANSWERED,
-        "is not sent, and the client exempt",
+        "is not sent, though the client is exempt",
     ),
     "exempts whom it does not state": (
         DenoisingSession,
         "exempt",
         exempts_one_more,
         FILLED,
-        "exempt from the cloak, and is not a denoiser of the record",
+        "exempt from the cloak, but not a denoiser of the record",
     ),
     "states that no row is virtual": (
         VirtualRatings,
         "traits",
         states(virtual_rows="none"),
         FILLED,
-        "rows are virtual, and the record states that none are",
+        "rows are virtual, but the record states that none are",
     ),
     "states that all reports are sent": (
         RandomizedResponse,
         "traits",
         states(reports="all"),
         ANSWERED,
-        "rows are not sent, and the record states that all are",
+        "rows are not sent, but the record states that all are",
     ),
 }
 
@@ -235,7 +235,7 @@ def test_a_claim_that_is_broken_needs_no_gate_to_fall(
     )
     (reason, *_) = json.loads(out)["verdict"]["reasons"]
     assert code == 1
-    assert reason.startswith("the layers claim to be lossless, and are not: round 1, client 7's")
+    assert reason.startswith("the layers claim to be lossless, but are not: round 1, client 7's")
 
 
 @pytest.mark.parametrize("layers", [FILLED, ANSWERED], ids=["filled", "answered"])

@@ -96,7 +96,7 @@ def test_implicit_feedback_is_ranked(command: Command, write_config: Write, own:
     for metric in sorted(RATING_VALUES):
         gate = {"attack": "lattice", "adversary": "server", "metric": metric, "max": 0.05}
         raw["gates"] = [gate]
-        with pytest.raises(ConfigError, match="says nothing of implicit feedback"):
+        with pytest.raises(ConfigError, match="does not apply to implicit feedback"):
             parse_config(raw)
 
 
@@ -164,7 +164,7 @@ def test_what_is_there_is_not_written_over(refusal: Refusal, own: Path, tmp_path
     missing = tmp_path / "no" / "a.toml"
     assert "cannot be written" in refusal("data", "describe", own, "--json", "--write", missing)
     assert there.read_text() == "mine"
-    assert "is for a file of one's own" in refusal(
+    assert "applies only to a file of your own" in refusal(
         "data", "describe", "synthetic", "--plot", "x.svg"
     )
     assert "unknown data set" in refusal("data", "describe", "nothing")

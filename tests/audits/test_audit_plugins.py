@@ -450,7 +450,7 @@ REFUSED: dict[str, tuple[str, str, str, str]] = {
     ),
     "an import": ("import not_there.at_all\n", "X", "attacks", "needs not_there, which is not"),
     "no layer": (ATTACK, "ATTACK", "protection.layer", "the layer is no Layer"),
-    "layer without a claim": (UNCLAIMED, "LAYER", "protection.layer", "says nothing of what it"),
+    "layer without a claim": (UNCLAIMED, "LAYER", "protection.layer", "does not say what it"),
     "layer without a trait": (
         LAYER.replace("traits=AS_BEFORE,\n    claim", "traits=None,\n    claim"),
         "LAYER",
@@ -463,7 +463,7 @@ REFUSED: dict[str, tuple[str, str, str, str]] = {
         "protection.layer",
         "is called 'masking', and so is the shipped layer",
     ),
-    "no system": (LAYER, "LAYER", "algorithm.name", "the algorithm is no System"),
+    "no system": (LAYER, "LAYER", "algorithm.name", "the algorithm is not a System"),
     "shadows a system": (
         SYSTEM.replace('rating_system("mine"', 'rating_system("pmf"'),
         "SYSTEM",
@@ -479,7 +479,7 @@ REFUSED: dict[str, tuple[str, str, str, str]] = {
         "algorithm.name",
         "BPRConfig.rank: is missing: settings of a method have rank",
     ),
-    "no data": (SYSTEM, "SYSTEM", "data.name", "the data set is no DataKind"),
+    "no data": (SYSTEM, "SYSTEM", "data.name", "the data set is not a DataKind"),
     "a floor of nothing": (
         ATTACK.replace("floor=0.9", "floor=float('nan')"),
         "ATTACK",
@@ -649,7 +649,7 @@ def test_two_own_figures_share_no_key(module: Module) -> None:
 
 def test_a_data_set_of_another_algorithm_is_refused(small: dict[str, Any], module: Module) -> None:
     raw = small | {"data": {"name": f"{module(DATA_KIND)}:DATA"}, "algorithm": {"name": "fedmf"}}
-    with pytest.raises(ConfigError, match="is no data set that fedmf learns from"):
+    with pytest.raises(ConfigError, match="is not a data set that fedmf learns from"):
         parse_config(raw | {"protection": [], "gates": []})
 
 

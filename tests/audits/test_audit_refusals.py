@@ -301,7 +301,7 @@ def test_a_ring_too_small_for_the_cohort_names_the_fix(
         ("protection.colour=1", "protection.colour = 1: no table of [[protection]] has a key"),
         (
             "gates.reason=why",
-            "gates.reason = 'why': 3 tables of [[gates]] may have a key 'reason', and none has: "
+            "gates.reason = 'why': 3 tables of [[gates]] may have a key 'reason', but none has: "
             "write it in the file",
         ),
         ("algorithm.colour=1", "algorithm.colour = 1: unknown key"),

@@ -130,7 +130,7 @@ def test_a_figure_of_another_attack_was_not_measured(result: audits.AuditResult)
         ({"max_acu": 0.5}, "max_acu = 'acu': unknown figure"),
         ({"max_rmse": 0.5}, "max_rmse = 'rmse': unknown figure"),
         ({"maximum": 0.5}, "maximum = 0.5: unknown argument"),
-        ({"min_auc": 0.5}, "asks for a leak"),
+        ({"min_auc": 0.5}, "would require a leak"),
         ({"max_auc": 1.0}, "can never fall"),
         ({"max_auc": "low"}, "gates.max = 'low'"),
     ],

@@ -65,7 +65,7 @@ MIXED: dict[str, tuple[Mixed, type[FedRecError], str]] = {
     "another client's identity": (
         taken("client.identity"),
         ConfigError,
-        r"data.npz.* is of client 3, and client.identity beside it of client 4",
+        r"data.npz.* is of client 3, but client.identity beside it is of client 4",
     ),
     "an identity of another federation": (
         from_elsewhere("client.identity"),
@@ -75,7 +75,7 @@ MIXED: dict[str, tuple[Mixed, type[FedRecError], str]] = {
     "another client's data": (
         taken("data.npz"),
         ConfigError,
-        r"data.npz.* is of client 4, and client.identity beside it of client 3",
+        r"data.npz.* is of client 4, but client.identity beside it is of client 3",
     ),
     "another client's identity and data": (
         both(taken("client.identity"), taken("data.npz")),

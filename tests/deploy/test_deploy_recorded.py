@@ -222,7 +222,7 @@ def test_a_recording_that_is_not_whole_is_refused(
     assert "holds other examples than the data set" in refusal("data")
     (hosts / "sites/0/recording").rename(tmp_path / "elsewhere")
     write_npz(data, columns)
-    assert "has no recording: deploy with --record" in refusal("missing")
+    assert "does not have a recording: deploy with --record" in refusal("missing")
 
 
 @pytest.mark.parametrize(
@@ -264,7 +264,7 @@ def test_a_recording_that_lost_a_file_or_is_of_two_runs_is_refused(
         aside.rename(kept)
     lost = whole / site / "recording/truth/rounds/000001"
     lost.rename(aside)
-    refuses("no recording of round 1, in which it was")
+    refuses("not have a recording of round 1, in which it took part")
     aside.rename(lost)
     with one_writer(whole / "gathered", resume=False):
         gathered(ran.federation, Layout(whole), whole / "gathered")

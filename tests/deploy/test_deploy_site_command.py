@@ -123,7 +123,7 @@ def test_what_is_no_site_is_said(
     none = str(tmp_path / "sites" / "77")
     words = [str(ran.layout.agreement), none] if action == "show" else [none, "why"]
     assert main(["site", action, *words]) == 2
-    assert "holds no state of a site" in capsys.readouterr().err
+    assert "does not hold the state of a site" in capsys.readouterr().err
     assert not (tmp_path / "sites" / "77").exists()
 
 

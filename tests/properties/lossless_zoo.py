@@ -256,12 +256,12 @@ CASES: dict[str, Case] = {
         expected=STACK, says="is virtual, and", stack=lambda: denoised(cloak=CoversAll)
     ),
     "a cloak that drops reports of those who are exempt": Case(
-        expected=STACK, says="is not sent, and", stack=lambda: sdcf(DropsForAll), beside=DROPS
+        expected=STACK, says="is not sent, though", stack=lambda: sdcf(DropsForAll), beside=DROPS
     ),
     # Everybody invited is in the sum.
     "a collector that takes whoever is not invited": Case(
         expected=STACK,
-        says="takes part, and must not",
+        says="takes part, but must not",
         stack=lambda: direct(TakesAnybody),
         beside=FIVE,
     ),

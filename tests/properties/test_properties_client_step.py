@@ -70,7 +70,7 @@ def test_who_reads_and_who_writes_is_named() -> None:
 
 def test_one_memory_is_told_before_anybody_trains() -> None:
     report = check({**engine(Aliased)(), "train": lambda _user: 1 / 0})
-    assert {each.reaches for each in report.violations} == {"both are the same memory"}
+    assert {each.reaches for each in report.violations} == {"both share memory"}
     assert {(each.owner, each.reader) for each in report.violations} == {(0, 2), (1, 2)}
 
 
@@ -213,7 +213,7 @@ def test_what_a_client_keeps_is_compared() -> None:
 def test_a_copy_of_a_state_is_refused() -> None:
     made = Factors()
     given = {**factors()(), "train": made.train, "clients": lambda u: copy.deepcopy(made.own[u])}
-    with pytest.raises(ConfigError, match="give its live state, no copy"):
+    with pytest.raises(ConfigError, match="give its live state, not a copy"):
         check(given)
 
 

@@ -92,12 +92,12 @@ def test_a_real_row_that_is_called_virtual_is_named_so() -> None:
     outcome = compared(replace(stack_of(), cloak=CallsVirtual()))
     assert outcome.blames == "the stack"
     assert outcome.first_difference is not None
-    assert outcome.first_difference.endswith("is called virtual, and is in the plain upload")
+    assert outcome.first_difference.endswith("is marked as virtual, but is in the plain upload")
 
 
 def test_fractions_and_missing_names_are_said() -> None:
     whole, half = np.ones(3, dtype=np.int64), np.array([1.0, 1.0, 1.5])
     found = different_integers("count of item", half, whole)
-    assert found == "count of item 2: 1.5, which is no integer"
+    assert found == "count of item 2: 1.5, which is not an integer"
     assert different_parts("public {}, row", {"a": half}, {}) == "public: ['a'] instead of []"
     assert different_parts("{}, row", {}, {"a": half}) == "private tables: [] instead of ['a']"

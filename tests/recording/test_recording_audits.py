@@ -93,9 +93,9 @@ def test_what_a_recording_cannot_be_asked_is_refused(folder: Path, case: str) ->
 def test_arguments_of_configurations_and_recordings_are_not_mixed(folder: Path) -> None:
     """Neither takes the other's."""
     recording = Recording.open(folder / "seen")
-    with pytest.raises(ConfigError, match="not of a recording"):
+    with pytest.raises(ConfigError, match="not to a recording"):
         audits.audit(recording, adversaries="server", overrides={"seed": 2})
-    with pytest.raises(ConfigError, match="is of a recording"):
+    with pytest.raises(ConfigError, match="applies to a recording"):
         audits.audit("quickstart", gates={"adversaries": [SERVER]})
 
 

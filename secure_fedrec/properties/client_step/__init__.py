@@ -1,9 +1,9 @@
-"""Does a client's real step keep at home what is private? Anybody's function, run as it is.
+"""Does a client's real step keep private values at home? Checked on any function, run unchanged.
 
 ``check`` is the property; ``lightning`` makes such a function of a Lightning module. The parts in
-the order of their use: ``contents`` and ``states`` read and write what is anywhere, ``running``
-runs trainings, ``standing`` and ``leaving`` look at what is sent, ``interference`` at what one
-client's training does to another's.
+the order of their use: ``contents`` and ``states`` read and write arrays inside any object,
+``running`` runs trainings, ``standing`` and ``leaving`` examine what is sent, and ``interference``
+what one client's training does to another's.
 """
 
 from secure_fedrec import needs_torch  # noqa: F401 - before what it brings

@@ -1,8 +1,8 @@
-"""Does a client's real step keep at home what is private?
+"""Does a client's real step keep private values at home?
 
 Client steps are functions: with several optimisers, schedules, weight decay, copies of a model, an
-engine that keeps a state per client. ``check_client_step`` runs such a function as it is, and
-judges what it sends and what it leaves behind, not what it is said to do.
+engine that keeps a state per client. ``check_client_step`` runs such a function unchanged, and
+judges what it really sends and leaves behind.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -44,24 +44,25 @@ def check_client_step(
         train: user -> what that client sends; one local training, without the server's step.
         clients: user -> the live state of that client: a module, a mapping of tensors or arrays
             (as deep as it is), or an object that holds them; or these states by user. Or one
-            module of all users, who are then numbered from 0. All is put back at the end.
-        private: patterns of names in that state that must not leave, ``*`` for any part of a name;
-            of one module of all users as for ``check_split_personalization``.
+            module of all users, who are then numbered from 0. All states are restored at the end.
+        private: patterns of names in that state whose values must not be sent, ``*`` for any part
+            of a name; for one module of all users as in ``check_split_personalization``.
         uploads: patterns of the names that may be sent.
         users: at least two clients. A few are enough.
         downloads: what the server gives to all clients (an object with arrays, or a function that
-            finds it): put back before every training. Of one module of all users ``uploads`` are.
-        read: makes of what ``train`` returns arrays by name, where it is bytes, or has no names.
+            finds it), restored before every training. For one module of all users these are the
+            parameters that ``uploads`` names.
+        read: converts what ``train`` returns to arrays by name, if it is bytes or has no names.
         trials: how many; trial k is a function of ``seed + k`` alone.
         seed: of the first trial.
         scale: standard deviation of random private values.
 
     Returns:
-        What was found; ``report.require()`` raises unless all holds.
+        What was found; ``report.require()`` raises unless everything holds.
 
     Raises:
         ConfigError: a pattern of ``private`` matches nothing, there are less than two users, a
-            state cannot be written, or there is nothing to try.
+            state cannot be written, or there is no trial to run.
     """
     found = clients.__getitem__ if isinstance(clients, (Mapping, list, tuple)) else clients
     require_callable(train=train, clients=found, read=read)
@@ -97,7 +98,8 @@ def assert_client_step(report: ClientReport) -> None:
     Takes the arguments of ``check_client_step``.
 
     Raises:
-        SplitPersonalizationError: names what leaves or crosses, and what could not be tested.
+        SplitPersonalizationError: names the values that reach the server or another client, and
+            what could not be tested.
         ConfigError: see ``check_client_step``.
     """
     report.require()
@@ -107,7 +109,7 @@ def _search(steps: Steps, leaving: Leaving, scale: float) -> None:
     report = leaving.report
     first = Trial(seed=report.seed, scale=scale, users=(), kinds=())
     for owner, name, other in steps.shared(own_values(steps, first, "own")):
-        reaches = "both are the same memory"
+        reaches = "both share memory"
         report.violate(WRITES, name, (owner, other), reaches, report.seed)
     if report.refuted:
         return
@@ -143,7 +145,9 @@ def _states(
 
 
 def _require_arrays(given: State, downloads: object) -> None:
-    problem = "must hold arrays, or be a function of no argument that finds an object with arrays"
+    problem = (
+        "must hold arrays, or be a function without arguments that returns an object with arrays"
+    )
     try:
         found = given.values()
     except TypeError as failure:

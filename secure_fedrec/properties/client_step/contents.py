@@ -1,8 +1,9 @@
-"""What an object holds: arrays by name, whatever stands around them.
+"""The arrays that an object holds, by name, whatever containers they are in.
 
-Mappings, lists, tuples, dataclasses and Flower's messages, records and parameters, which are known
-by their shape, so that flwr need not be there. Of a live state modules, optimisers and the
-attributes of one object, too; what is sent as such may hold anything.
+Containers are mappings, lists, tuples, dataclasses and Flower's messages, records and parameters,
+which are recognised by their attributes, so that flwr need not be installed. In a live state
+modules, optimisers and the attributes of one object are containers, too. A sent object may hold
+anything.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping
@@ -25,8 +26,8 @@ class Found(NamedTuple):
 
     Args:
         keys: of the containers that lead to it.
-        value: a tensor, array, number or text; or what nothing is known of.
-        holder: the mapping or list that holds it by ``key``; None if another cannot be put there.
+        value: a tensor, array, number or text, or an object of unknown type.
+        holder: the mapping or list that holds it by ``key``; None if the leaf cannot be replaced.
         key: see ``holder``.
     """
 
@@ -48,9 +49,9 @@ class Sent:
     Attributes:
         numbers: tensors.
         texts: texts, and other leaves without numbers.
-        unknown: names of types that nothing is known of.
+        unknown: names of unknown types.
         keys: of every path.
-        quantized: paths of numbers that were made of few bits.
+        quantized: paths of numbers that were converted from few bits.
     """
 
     numbers: dict[str, Tensor] = field(default_factory=dict)
@@ -91,8 +92,8 @@ def found_in(
     Args:
         given: the object.
         live: whether it is a live state, which may be a module, or an object with attributes.
-        keys: that have led here.
-        above: the objects that have led here, which are not entered again.
+        keys: the keys on the way to this object.
+        above: the objects on the way to this object, which are not entered again.
     """
     inside = None if id(given) in above else _inside(given)
     if inside is None and live:
@@ -108,7 +109,7 @@ def found_in(
 
 
 def tensor_of(value: Any) -> Tensor | None:
-    """A leaf as a dense tensor, a view where it can be one; None of what holds no numbers."""
+    """A leaf as a dense tensor, as a view if possible; None if it does not hold numbers."""
     if isinstance(value, Tensor):
         value = value.detach()
         if value.is_meta:
@@ -134,7 +135,7 @@ _Inside: TypeAlias = tuple[Any, Iterable[tuple[Any, object]]]
 
 
 def _inside(given: Any) -> _Inside | None:
-    """What holds the parts of an object, and those by key; None of a leaf."""
+    """The container of an object's parts, and the parts by key; None for a leaf."""
     if isinstance(given, _LEAVES) or hasattr(given, "stype") or _is_numbers(given):
         return None
     if isinstance(given, (list, tuple)):
@@ -183,14 +184,14 @@ class _Slots:
 
 
 def _is_numbers(given: object) -> bool:
-    """Whether it is a list of numbers, which are one array."""
+    """Whether it is a list of numbers, which counts as one array."""
     if not isinstance(given, (list, tuple)) or not given:
         return False
     return all(isinstance(each, (int, float)) for each in given)
 
 
 def _in_list(given: Any) -> _Inside:
-    """The parts of a list or tuple: pairs of a name and something by name, others by place."""
+    """The parts of a list or tuple: pairs of a name and a value by that name, others by place."""
     if hasattr(given, "_fields"):
         return None, list(given._asdict().items())
     if given and all(

@@ -1,8 +1,8 @@
-"""Private numbers that are sent as they are, wherever and whenever.
+"""Find private numbers that are sent unchanged, anywhere and in any training.
 
-Numbers that are drawn at random are not equal by chance, even four of them and once. So they need
-not stand at one place, nor in all trainings: a row may be chosen by what is private, and be sent by
-some clients only.
+Four numbers that are drawn at random are not equal to four others by chance, even in one training.
+So the copies may be at different places, and in some trainings only: a private value may decide
+which row is sent, and some clients may not send it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,10 +27,10 @@ def find_copies(
     private: Sequence[Tensor],
     downloaded: Sequence[Mapping[str, Tensor]],
 ) -> Standing | None:
-    """Where a private array stands as it is, or negated, in some trainings.
+    """Where a private array is sent unchanged, or negated, in some trainings.
 
     Args:
-        form: which values of the array these are.
+        form: which values of the array these are, in words.
         sent: arrays by path, of every training.
         private: the array in every training.
         downloaded: what the server gave before every training, which it knows.
@@ -116,7 +116,7 @@ def _first_copy(value: Tensor, own: Tensor, known: npt.NDArray[np.uint64]) -> in
 
 
 def _keys(value: Tensor) -> npt.NDArray[np.uint64]:
-    """One number for every four in a row."""
+    """A key for every four consecutive numbers."""
     flat = value.reshape(-1)
     if is_exact(value) or value.is_complex() or len(flat) < _WIDTH:
         return np.empty(0, np.uint64)

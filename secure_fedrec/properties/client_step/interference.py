@@ -1,8 +1,8 @@
-"""Whether a client's step is moved by others: by their private values, or by their trainings.
+"""Whether other clients' private values or trainings change a client's step.
 
-Every client trains twice by itself. Then all of them train in turn, and again, with other values
-of the others: what each of them sends and keeps must have the same bits as by itself. Where it has
-not, a search by halves names whose value it was, or whose training.
+Every client trains twice alone. Then all clients train in turn, and again, with different values of
+the other clients: what each client sends and keeps must have the same bits as when it trained
+alone. If it has not, a binary search names the client whose value or training made the difference.
 """
 
 from collections.abc import Mapping, Sequence
@@ -31,7 +31,7 @@ ALL_KINDS: Final = (*KINDS, *RELATIONS)
 
 
 class _Turn(NamedTuple):
-    """A training: whose, and of which kind others' values are."""
+    """A training: of which client, and with which kind of other clients' values."""
 
     user: User
     kind: str
@@ -62,7 +62,7 @@ class Interference:
         self._generator = self.trial.generator("client.order")
 
     def search(self) -> None:
-        """Compare what clients do by themselves with what they do among others."""
+        """Compare trainings of clients alone with trainings among others."""
         users = self.steps.users
         alone = {user: self._alone(user) for user in users}
         for user in users if self.trial.seed == self.report.seed else ():
@@ -108,7 +108,7 @@ class Interference:
     def _blame(
         self, turn: _Turn, before: Sequence[_Turn], due: Values, alone: Sequence[Values]
     ) -> None:
-        """Name whose value, or else whose training, moves what a client sends or keeps."""
+        """Name the client whose value or training changes what another client sends or keeps."""
         reader = turn.user
         if not self._repeats(reader, alone):
             return
@@ -121,7 +121,7 @@ class Interference:
         ]
 
         def with_values(number: int) -> str | None:
-            """Its trainings by itself, with so many values of others as in the sequence."""
+            """Its trainings alone, with this many values of other clients as in the sequence."""
             self.steps.begin()
             for each in (*own, turn):
                 mixed: dict[User, dict[str, Tensor]] = {u: dict(v) for u, v in self._own.items()}
@@ -145,7 +145,7 @@ class Interference:
 
         found = after(len(strangers)) if strangers else None
         if found is None:
-            problem = f"of client {reader} differs, and no run shows it again"
+            problem = f"of client {reader} differs, and no run reproduces this"
             self.report.leave_open("train", problem, self.trial.seed)
             self.broken.add(reader)
             return
@@ -155,7 +155,7 @@ class Interference:
         self._violate(name, owner, reader, f"{found} moves when that client has trained before")
 
     def _remembered(self, owner: User, turns: Sequence[_Turn]) -> str:
-        """Which private value of a client that has trained moves the last one, if one does."""
+        """The private value of an earlier client that changes the last training, if any."""
         due = self._sequence(turns)[-1].bits()
         fresh = own_values(self.steps, self.trial, "remembered")[owner]
         for name in self._own[owner]:
@@ -169,7 +169,7 @@ class Interference:
         self.report.violate(READS, name, (owner, reader), reaches, self.trial.seed)
 
     def _sequence(self, turns: Sequence[_Turn], own: Everybody | None = None) -> list[Outcome]:
-        """Trainings in turn; each on the client's own values, with others' of the turn's kind."""
+        """Trainings in turn, each with other clients' values of the turn's kind."""
         own = self._own if own is None else own
         self.steps.begin()
         return [
@@ -182,7 +182,7 @@ class Interference:
         ]
 
     def _others(self, turn: _Turn) -> Everybody:
-        """Everybody's values, of the kind of a turn; without one, what they train on themselves."""
+        """The values of all clients, of the kind of a turn; without a turn, those they train on."""
         if not turn.kind:
             return self._own
         if turn.kind not in RELATIONS:

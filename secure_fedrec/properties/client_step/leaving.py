@@ -1,4 +1,4 @@
-"""What leaves a client: the names of it, and private values in it."""
+"""What a client sends: its names, and private values in it."""
 
 import math
 from collections.abc import Sequence
@@ -28,12 +28,12 @@ Matches: TypeAlias = dict[tuple[str, str, int], dict[User, float]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leaving:
-    """Looks at what clients send.
+    """Examines what clients send.
 
     Args:
         steps: runs trainings.
-        private: patterns of what must not leave.
-        uploads: patterns of what may.
+        private: patterns of names that must not be sent.
+        uploads: patterns of names that may be sent.
         report: where findings go.
     """
 
@@ -43,7 +43,7 @@ class Leaving:
     report: ClientReport
 
     def look(self, trial: Trial) -> None:
-        """Train every client several times, with other private values each time."""
+        """Train every client several times, each time with different private values."""
         seeds = trial.torch_seeds("client.training", range(len(self.steps.users)))
         draws = [own_values(self.steps, trial, f"draw.{number}") for number in range(DRAWS)]
         downloads = [self._downloaded(trial, number) for number in range(DRAWS)]
@@ -68,7 +68,7 @@ class Leaving:
         self._judge_integers(integers, places, trial.seed)
 
     def _downloaded(self, trial: Trial, number: int) -> Values:
-        """What the server gives, a little moved each time, so that what follows from it varies."""
+        """What the server gives, slightly changed each time, so that results of it vary."""
         generator = trial.generator(f"client.downloads.{number}")
         return {
             name: value * (1 + noise_like(value, 0.1, generator)) if _is_array(value) else value
@@ -81,17 +81,17 @@ class Leaving:
                 reaches = "it is sent, and named by 'private'"
                 self.report.violate(NAME, path, (user, None), reaches, seed)
             elif not any(matches(name, self.uploads) for name in _names(keys)):
-                reaches = "it is sent, and named by no pattern of 'uploads'"
+                reaches = "it is sent, and no pattern of 'uploads' names it"
                 self.report.violate(NAME, path, (user, None), reaches, seed)
         for path, kind in sent.unknown.items():
-            problem = f"is sent as {kind}, of which nothing is known: decode it (read=)"
+            problem = f"is sent as {kind}, an unknown type: decode it (read=)"
             self.report.leave_open(path or "what is sent", problem)
 
     def _comparable(self, user: User, outcomes: Sequence[Outcome], seed: int) -> bool:
         """Whether everything sent has numbers that can be compared from training to training."""
         first = outcomes[0].sent
         if not any(value.numel() for value in first.numbers.values()):
-            self.report.leave_open("what is sent", f"by client {user} has no numbers", seed)
+            self.report.leave_open("what is sent", f"by client {user} does not hold numbers", seed)
             return False
         for outcome in outcomes:
             if outcome.sent.shapes() != first.shapes():
@@ -123,13 +123,14 @@ class Leaving:
             gone = any(value.shape != before[0].shape for value in after)
             if gone or all(torch.equal(value, after[0]) for value in after):
                 problem = (
-                    f"is the same after client {user}'s training whatever it was before, or gone: "
-                    "a copy could not be told from chance; say what the server gives (downloads=)"
+                    f"is the same after client {user}'s training whatever it was before, or is "
+                    "missing: a copy could not be told from chance; state what the server gives "
+                    "(downloads=)"
                 )
                 self.report.leave_open(name, problem, seed)
                 continue
             if is_too_large(before[0]):
-                problem = f"has more than {PIECES:,} pieces, the most that are looked for"
+                problem = f"has more than {PIECES:,} pieces, the most that the check searches for"
                 self.report.leave_open(name, problem)
             found = find_standing(sent, before, after, downloaded, outcomes[0].sent.quantized)
             if found is None or found.factor is None:
@@ -207,7 +208,7 @@ class Leaving:
             for bits in found:
                 bits.pop(f"its own {name!r}", None)
             if not moved and same_bits(*found):
-                problem = f"is neither moved nor read by client {user}'s training"
+                problem = f"is neither changed nor read by client {user}'s training"
                 self.report.leave_open(name, problem)
 
     def _advise_of_integers(self, name: str, one: Sent, other: Sent) -> None:
@@ -222,13 +223,13 @@ class Leaving:
 
 
 def _reaching(outcome: Outcome) -> Values:
-    """What the server can read after a training: what was sent, and what was written at its own."""
+    """What the server can read: what was sent, and what was written into its arrays."""
     given = {f"{name} of downloads": value for name, value in outcome.given.items()}
     return {**given, **outcome.sent.numbers}
 
 
 def _names(keys: tuple[str, ...]) -> list[str]:
-    """Names that a leaf goes by: with all keys that lead to it, or the last; and its list's."""
+    """The names of a leaf: all its keys joined, its last key, and that of its list."""
     ends = [len(keys)]
     while ends[-1] > 1 and keys[ends[-1] - 1].isdigit():
         ends.append(ends[-1] - 1)
@@ -240,12 +241,12 @@ def _is_whole(value: Tensor) -> bool:
 
 
 def _is_array(value: Tensor) -> bool:
-    """Whether it is neither an integer nor a single number, which may be a setting."""
+    """Whether it is neither an integer nor a single number (a single number may be a setting)."""
     return value.dim() > 0 and not is_exact(value)
 
 
 def own_values(steps: Steps, trial: Trial, purpose: str) -> Everybody:
-    """Random private values of everybody; integers as they are, and positive ones positive."""
+    """Random private values of all clients; integers unchanged, and positive arrays positive."""
     generator = trial.generator(f"client.{purpose}")
     return {
         user: {name: _drawn(value, trial.scale, generator) for name, value in values.items()}
@@ -263,13 +264,13 @@ def _drawn(value: Tensor, scale: float, generator: torch.Generator) -> Tensor:
 
 
 def judge_writes(report: ClientReport, user: User, outcome: Outcome, seed: int) -> None:
-    """Note what a training has written that is another client's."""
+    """Report another client's values that a training has written."""
     for owner, name in outcome.written:
-        reaches = "that client's training moves it, or leaves both in the same memory"
+        reaches = "that client's training changes it, or makes both share memory"
         report.violate(WRITES, name, (owner, user), reaches, seed)
 
 
 def require_trained(outcome: Outcome) -> None:
-    """Raise what a training has raised that nobody disturbed."""
+    """Raise the error of a training that ran without other clients."""
     if outcome.failure is not None:
         raise outcome.failure

@@ -1,4 +1,4 @@
-"""A client's step made of a Lightning module, which is known by its methods."""
+"""A client's step made from a Lightning module, which is recognised by its methods."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -16,7 +16,7 @@ def lightning_step(
     send: Callable[[Any, Any], object],
     epochs: int = 1,
 ) -> Callable[[Any], object]:
-    """Train as Lightning's automatic optimisation does, and send.
+    """Make a step that trains as Lightning's automatic optimisation does, and then sends.
 
     Args:
         module: a Lightning module, or a function from a user to that client's.

@@ -1,4 +1,4 @@
-"""What was sent and what is private, as rows of numbers that can be held against each other."""
+"""Sent and private values, as rows of numbers that can be compared."""
 
 from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
@@ -10,7 +10,7 @@ from torch import Tensor
 from secure_fedrec.properties.split.random import is_exact
 
 PIECES: Final = 1 << 18
-"""Pieces of a private array that are looked for, along each of its axes."""
+"""Number of pieces of a private array that are searched for, along each of its axes."""
 
 _WHOLE: Final = 8  # a row of so many numbers is one piece
 _PIECE: Final = 4  # numbers of a piece of a longer one: of any seven in a row it holds one whole
@@ -20,7 +20,7 @@ _BYTES: Final = {torch.uint8, torch.int8, torch.int32}
 
 
 class Row(NamedTuple):
-    """Numbers of all trainings that stand in a row: float64[trainings, numbers]."""
+    """Consecutive numbers, in all trainings: float64[trainings, numbers]."""
 
     path: str
     values: Tensor
@@ -31,11 +31,12 @@ def rows_of(
     downloaded: Sequence[Mapping[str, Tensor]],
     quantized: Container[str],
 ) -> tuple[list[Row], list[Row]]:
-    """What was sent, in every order that a row may stand in: what is exact, and what is rounded.
+    """What was sent, in every order in which a row may be sent: exact rows, and rounded ones.
 
     Args:
         sent: arrays by path, of every training: the same names and shapes in all.
-        downloaded: what the server gave before each: it can be taken off what was sent.
+        downloaded: what the server gave before each training, which it can subtract from what was
+            sent.
         quantized: paths of numbers that were made of few bits.
     """
     exact: list[Row] = []
@@ -51,7 +52,7 @@ def rows_of(
 
 
 def rows_given(downloaded: Sequence[Mapping[str, Tensor]]) -> list[Row]:
-    """What the server gave, in every order that a row may stand in."""
+    """What the server gave, in every order in which a row may be sent."""
     return [
         row
         for name, first in downloaded[0].items()
@@ -65,7 +66,8 @@ def pieces_of(values: Tensor, *, differences: bool = False) -> Iterator[Tensor]:
 
     Args:
         values: float64[trainings, ...].
-        differences: of neighbours in a row, which stay when a number is added to all.
+        differences: whether to take differences of neighbours, which do not change if a number is
+            added to all.
     """
     axes = range(1, values.dim()) if values.dim() > 1 else (0,)
     for axis in axes:
@@ -105,7 +107,7 @@ def is_told_from_chance(pieces: Tensor, near: float) -> Tensor:
 
 
 def is_too_large(value: Tensor) -> bool:
-    """Whether an array has more pieces than are looked for."""
+    """Whether an array has more pieces than the check searches for."""
     pieces = [value.numel() // size * -(-size // _PIECE) for size in value.shape if size > _WHOLE]
     return max(pieces, default=value.numel()) > PIECES
 
@@ -136,7 +138,7 @@ def _bits(path: str, values: Tensor) -> Iterator[Row]:
 def given_for(
     path: str, sent: Sequence[Mapping[str, Tensor]], downloaded: Sequence[Mapping[str, Tensor]]
 ) -> Iterator[Tensor]:
-    """What the server may take off an array: what it gave of its name, or else of its shape.
+    """What the server may subtract: what it gave under the same name, or of the same shape.
 
     Yields:
         float64[trainings, ...], of the array's shape.

@@ -1,4 +1,4 @@
-"""What a check of client steps found."""
+"""The report of a check of client steps."""
 
 from dataclasses import dataclass, field
 from typing import Final
@@ -17,12 +17,12 @@ class ClientViolation:
     """Something private leaves its client, or reaches another one.
 
     Args:
-        kind: "name" (sent, and not named by ``uploads``, or named by ``private``), "value" (a
-            private value stands in what is sent), "reads" (another client's private value, or
-            training, moves what this one sends or keeps), "writes" (a training moves another
-            client's private value, or both are the same memory).
-        parameter: whose value it is; of a name, where it stands in what was sent; "local training"
-            where no single parameter moves another client.
+        kind: "name" (sent, and not named by ``uploads``, or named by ``private``), "value" (what is
+            sent contains a private value), "reads" (another client's private value, or training,
+            changes what this client sends or keeps), "writes" (a training changes another client's
+            private value, or both share memory).
+        parameter: the private parameter; for "name" the path in what was sent; "local training" if
+            no single parameter changes another client's step.
         owner: the client whose value it is.
         reader: the client whose training reads or writes it; None where it goes to the server.
         reaches: where it is found, and how, as a clause.
@@ -51,9 +51,9 @@ class ClientReport(CheckReport):
         trials: random trials made.
         seed: of the first one.
         private: names of private arrays.
-        violations: what was found, one of a kind for every parameter and two clients.
+        violations: what was found, one of each kind per parameter and pair of clients.
         gaps: what was not tested.
-        advice: what breaks no rule, and should be known.
+        advice: facts that do not break a rule but should be known.
     """
 
     users: tuple[User, ...]
@@ -77,7 +77,7 @@ class ClientReport(CheckReport):
     def violate(
         self, kind: str, parameter: str, users: tuple[User, User | None], reaches: str, seed: int
     ) -> None:
-        """Note a ``ClientViolation``, once for these; ``users`` are its owner and its reader."""
+        """Note a ``ClientViolation``, each only once; ``users`` are its owner and its reader."""
         owner, reader = users
         found = ClientViolation(
             kind=kind, parameter=parameter, owner=owner, reader=reader, reaches=reaches, seed=seed

@@ -1,4 +1,4 @@
-"""Trainings of clients, each from the state and the chance that a test gives it."""
+"""Trainings of clients, each from the state and the random seed that a test sets."""
 
 import random
 from collections.abc import Callable, Iterator, Mapping
@@ -33,10 +33,10 @@ class Outcome:
         sent: what the client sends.
         private: its private values afterwards.
         kept: all that it keeps.
-        written: (client, name) of private values of others that are others now.
+        written: (client, name) of other clients' private values that have changed.
         downloaded: what the server gave before it.
-        given: of that, what it has written into.
-        failure: what it raised; then nothing was sent.
+        given: the part of it that the training has written into.
+        failure: the error that it raised; then nothing was sent.
     """
 
     sent: Sent = field(default_factory=Sent)
@@ -48,7 +48,7 @@ class Outcome:
     failure: Exception | None = None
 
     def bits(self) -> dict[str, Tensor]:
-        """All of it that another client must not move, in words and tensors."""
+        """Everything in it that another client must not change, as names and tensors."""
         texts = {**self.sent.texts, **self.sent.unknown}
         return {
             **{f"what it sends as {path!r}": value for path, value in self.sent.numbers.items()},
@@ -62,7 +62,7 @@ class Steps:
 
     Args:
         train: the step.
-        read: makes of what it returns what was sent.
+        read: converts what it returns to what was sent.
         users: all clients.
         clients: their states.
         downloads: what the server gives to all of them.
@@ -88,19 +88,19 @@ class Steps:
         self.downloaded = downloads.values()
 
     def begin(self) -> None:
-        """Put back all that earlier trainings have left."""
+        """Restore everything that earlier trainings have changed."""
         self._memory.restore()
 
     def load(self, values: Everybody) -> None:
-        """Write private values of all."""
+        """Write the private values of all clients."""
         for user in self.users:
             self.clients.load(user, values[user])
 
     def shared(self, values: Everybody) -> list[tuple[User, str, User]]:
-        """(owner, name, other) of what is the same memory, once values of all are loaded.
+        """(owner, name, other) of values that share memory, once values of all clients are loaded.
 
         Raises:
-            ConfigError: values that were written are not there.
+            ConfigError: values that were written cannot be read back.
         """
         self.load(values)
         found: list[tuple[User, str, User]] = []
@@ -113,7 +113,7 @@ class Steps:
             ]
             if not others:
                 problem = (
-                    f"of client {user!r} is not what was written: give its live state, no copy"
+                    f"of client {user!r} is not what was written: give its live state, not a copy"
                 )
                 raise ConfigError("clients", name, problem)
             found += [(user, name, other) for other in others]
@@ -122,9 +122,10 @@ class Steps:
     def run(
         self, user: User, values: Everybody, seed: int, downloaded: Values | None = None
     ) -> Outcome:
-        """One training, from these private values of all and what was first downloaded, or others.
+        """One training from given private values, and the first or other downloaded values.
 
-        What is not the server's, and no private value, stays as the training before has left it.
+        Values that are neither the server's nor private stay as the previous training has left
+        them.
         """
         self.load(values)
         outcome = Outcome(downloaded=self.downloaded if downloaded is None else downloaded)
@@ -146,7 +147,7 @@ class Steps:
         return outcome
 
     def put_back(self) -> None:
-        """Leave everything as it was found."""
+        """Restore everything to its state before the check."""
         self._memory.restore()
         self.load(self.origin)
         self._downloads.load(self.downloaded)
@@ -163,7 +164,7 @@ class Steps:
 
 @contextmanager
 def _seeded(seed: int) -> Iterator[None]:
-    """Seed what a step may draw from: torch, NumPy and random; and put all back afterwards."""
+    """Seed torch, NumPy and random for a step, and restore their states afterwards."""
     before = random.getstate(), np.random.get_state()  # noqa: NPY002  the code under test draws there
     random.seed(seed)
     np.random.seed(seed % 2**32)  # noqa: NPY002

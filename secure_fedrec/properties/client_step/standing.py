@@ -1,10 +1,10 @@
-"""Where private values stand in what clients send.
+"""Where in what clients send private values are.
 
-A client trains several times, each time with other private values and the same chance. At some
-place of all that it sends, the numbers are c times the private ones, with one c in all trainings:
-that is found, whatever the name, shape or type of what is sent, and does not happen by chance. c
-may be -1, or whatever a learning rate is. Besides the values themselves, before training and
-after, it may be their change, and each of these over a norm.
+A client trains several times, each time with different private values and the same seed. The search
+finds places in what it sends where the numbers are c times the private numbers, with one c in all
+trainings, whatever the name, shape or type of what is sent. That does not happen by chance. c may
+be -1 or any learning rate. The private numbers may be the values before or after training or their
+change, and each of these divided by a norm.
 """
 
 from collections.abc import Container, Iterator, Mapping, Sequence
@@ -24,7 +24,7 @@ from secure_fedrec.properties.client_step.numbers import (
 )
 
 DRAWS: Final = 12
-"""Trainings of every client: a single number is told from others by so many digits."""
+"""Trainings of every client; more trainings distinguish a single number from others better."""
 
 _SEVERAL: Final = 4  # numbers of a piece that has a direction of its own
 _ALIKE: Final = 1e-5  # of 1 - cos^2: half precision is nearer, bfloat16 too
@@ -33,19 +33,20 @@ _BLOCK: Final = 1 << 22  # pairs of a place and a piece at a time
 _PAIRS: Final = 1 << 18  # such pairs that are alike in one training, and looked at in all
 
 Scales = Mapping[str, Tensor]
-"""What an array may be multiplied by, in words and in every training: float64[trainings]."""
+"""Factors by which an array may be multiplied, in words and for every training: float64[trainings].
+"""
 
 
 class Standing(NamedTuple):
-    """A private value in what was sent.
+    """A private value that was found in what was sent.
 
     Args:
-        path: where.
+        path: the path of the array that holds it.
         place: the number of the first value there, in the order of memory.
-        form: which of the values it is.
-        factor: what they are multiplied by; None where it is another one in every training.
-        distance: 1 - cos^2 of both, over all trainings.
-        trainings: in how many of them, where not in all.
+        form: which of the values it is, in words.
+        factor: by what they are multiplied; None if the factor differs between trainings.
+        distance: 1 - cos^2 of the two vectors, over all trainings.
+        trainings: the number of trainings, if not all.
     """
 
     path: str
@@ -70,7 +71,7 @@ def find_standing(
     downloaded: Sequence[Mapping[str, Tensor]] | None = None,
     quantized: Container[str] = (),
 ) -> Standing | None:
-    """Where a private array stands in what was sent, if it does.
+    """Where in what was sent a private array is, if it was sent.
 
     Args:
         sent: arrays by path, of every training: the same names and shapes in all.
@@ -80,7 +81,7 @@ def find_standing(
         quantized: paths of numbers that were made of few bits.
 
     Returns:
-        The place where it is nearest, with the same factor in all trainings if there is one.
+        The nearest place, with the same factor in all trainings if there is such a place.
     """
     begun, ended = torch.stack(list(before)).double(), torch.stack(list(after)).double()
     forms = {
@@ -153,7 +154,7 @@ def _factor_beside(target: Tensor, values: Tensor, given: Tensor) -> float | Non
 
 
 def _shown(form: str, values: Tensor) -> Iterator[tuple[Tensor, Scales]]:
-    """An array as it is or over a norm; and an array each of whose rows is over its norm."""
+    """An array unchanged or divided by a norm; and an array with each row divided by its norm."""
     one = torch.ones(len(values), dtype=torch.float64)
     flat = values.reshape(len(values), -1)
     scales = {form: one}
@@ -168,18 +169,18 @@ def _shown(form: str, values: Tensor) -> Iterator[tuple[Tensor, Scales]]:
 
 
 class _Known:
-    """What the server gave: a private piece that is a multiple of that is not private.
+    """What the server gave: a private piece that is a multiple of it is known to the server.
 
     Args:
         rows: what it gave.
-        differences: of neighbours, as of the pieces.
+        differences: whether differences of neighbours are taken, as for the pieces.
     """
 
     def __init__(self, rows: Sequence[Row], differences: bool) -> None:
         self._rows = [each.values.diff(dim=1) if differences else each.values for each in rows]
 
     def holds(self, pieces: Tensor, near: float) -> Tensor:
-        """Which of float64[trainings, pieces, numbers] it holds, with one factor: bool[pieces]."""
+        """Which of float64[trainings, pieces, numbers] it has, with one factor: bool[pieces]."""
         found = torch.zeros(pieces.shape[1], dtype=torch.bool)
         width = pieces.shape[2]
         row = torch.cat([*self._rows, pieces[:, :0, 0]], dim=1)
@@ -201,7 +202,7 @@ class _Known:
 def _nearest(
     rows: Sequence[Row], pieces: Tensor, scales: Scales, near: float, known: _Known
 ) -> Iterator[Standing]:
-    """Where pieces stand, for each scale; where the factor varies, for none of them."""
+    """The nearest place of the pieces for each scale, or, if the factor varies, without a scale."""
     row, width = torch.cat([each.values for each in rows] or [pieces[:, :0, 0]], 1), pieces.shape[2]
     if row.shape[1] < width:
         return
@@ -228,7 +229,7 @@ def _judge(
     near: float,
     known: _Known,
 ) -> Iterator[Standing]:
-    """The nearest of some pairs of a place and a piece, over all trainings."""
+    """The nearest pair among some pairs of a place and a piece, over all trainings."""
     places, chosen = pairs
     product = (windows[:, places] * pieces[:, chosen]).sum(2)
     there, own = (each.square().sum(2) for each in (windows[:, places], pieces[:, chosen]))
@@ -257,14 +258,15 @@ def _judge(
 
 
 def _candidates(windows: Tensor, pieces: Tensor, near: float) -> Iterator[tuple[Tensor, Tensor]]:
-    """Places and pieces whose directions agree up to the sign: int64[pairs] twice, some at a time.
+    """Places and pieces whose directions agree up to the sign: two int64[pairs], in batches.
 
-    Of directions that agree, so do their projections: pairs are looked for in cells of two.
+    If directions agree, so do their projections: pairs are searched for in cells of two
+    projections.
 
     Args:
         windows: float64[trainings, places, numbers].
         pieces: float64[trainings, pieces, numbers].
-        near: 1 - cos^2 of what agrees.
+        near: the largest 1 - cos^2 that counts as agreement.
     """
     there, own = (_directions(each) for each in (windows, pieces))
     reach = (20 * near) ** 0.5  # how far directions are apart where 1 - |cos| is 10 times as much
@@ -290,7 +292,7 @@ def _candidates(windows: Tensor, pieces: Tensor, near: float) -> Iterator[tuple[
 
 
 def _blocks(counts: Tensor) -> Iterator[Tensor]:
-    """Places with so many pairs together as are looked at at a time: int64[places] each."""
+    """Places in batches with a bounded number of pairs: int64[places] each."""
     places = counts.nonzero()[:, 0]
     number = counts[places].cumsum(0) // _BLOCK
     sizes = torch.unique_consecutive(number, return_counts=True)[1].tolist()
@@ -298,7 +300,7 @@ def _blocks(counts: Tensor) -> Iterator[Tensor]:
 
 
 def _place(rows: Sequence[Row], place: int) -> tuple[str, int]:
-    """In which row a place of all of them is, and where in it."""
+    """The row that holds a place counted over all rows, and the place within it."""
     for path, values in rows:
         if place < values.shape[1]:
             return path, place
@@ -307,5 +309,5 @@ def _place(rows: Sequence[Row], place: int) -> tuple[str, int]:
 
 
 def _directions(vectors: Tensor) -> Tensor:
-    """Vectors of several trainings as one of norm 1: float32[vectors, trainings * numbers]."""
+    """Join vectors over trainings, with norm 1: float32[vectors, trainings * numbers]."""
     return normalize(vectors.transpose(0, 1).flatten(1), dim=1).float()

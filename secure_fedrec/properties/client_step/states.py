@@ -1,4 +1,4 @@
-"""The live state of every client: what it keeps, and what of that is private."""
+"""The live state of every client: what it keeps, and which part is private."""
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias
@@ -12,24 +12,24 @@ from secure_fedrec.properties.client_step.contents import Found, found_in, tenso
 from secure_fedrec.properties.split.model import SplitModel, Values, matches
 
 User: TypeAlias = Hashable
-"""A client, as the step knows it."""
+"""A client, as the step identifies it."""
 
 
 class Clients(Protocol):
-    """The states of some clients; values are copies, and always as they are now."""
+    """The states of some clients; values are copies of the current values."""
 
     def private(self, user: User) -> dict[str, Tensor]:
-        """What must not leave."""
+        """The client's private values."""
 
     def kept(self, user: User) -> dict[str, Tensor]:
-        """All that the client has."""
+        """Everything that the client keeps."""
 
     def load(self, user: User, values: Values) -> None:
         """Write private values in place."""
 
 
 class State:
-    """The arrays of an object, which is looked up anew each time: engines put others there.
+    """The arrays of an object, which is looked up each time, since engines replace it.
 
     Args:
         find: the object.
@@ -43,7 +43,7 @@ class State:
         return {name: value.clone() for name, value in self._live().items()}
 
     def named(self, patterns: Sequence[str]) -> dict[str, Tensor]:
-        """Copies of the arrays of some names; of one that has two, as tied layers do, once."""
+        """Copies of the arrays of some names; one copy of an array with two names (tied layers)."""
         found: dict[object, tuple[str, Tensor]] = {}
         for name, value in self._live().items():
             if matches(name, patterns):
@@ -70,7 +70,7 @@ class OwnStates:
     """Every client has a state of its own.
 
     Args:
-        clients: finds it.
+        clients: finds the state of a client.
         private: patterns of names in it.
     """
 

@@ -1,8 +1,8 @@
 """Bags as a property: what the server holds is the multiset of the encoded vectors, bit for bit.
 
-Neither who gave a vector, nor the order of clients, nor the batches in which they were simulated
-may show in a bag; and no vector may be lost, repeated or changed on the way. ``assert_collected``
-turns that into a test for any ``BagChannel`` without noise.
+A bag must not depend on which client gave a vector, on the order of clients, or on the batches in
+which they were simulated; and no vector may be lost, repeated or changed on the way.
+``assert_collected`` turns that into a test for any ``BagChannel`` without noise.
 """
 
 from collections.abc import Sequence
@@ -30,7 +30,7 @@ def assert_collected(
         channel: a channel that adds no noise.
         uploads: one per batch of clients, in any order; the clients of all are the participants.
         round_: the round they are sent in.
-        faults: put on the wire.
+        faults: applied to messages on the wire.
 
     Example::
 
@@ -39,7 +39,7 @@ def assert_collected(
             assert_collected(channel=MyChannel(...), uploads=collection.uploads)
 
     Raises:
-        LosslessnessError: a bag differs; names the first differing place.
+        LosslessnessError: a bag differs; the message names the first differing place.
         ProtocolError: the channel refused the round.
     """
     wire = Wire(meter=Meter(channel.n_clients), faults=faults)

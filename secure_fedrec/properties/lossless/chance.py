@@ -1,7 +1,7 @@
-"""How much a number tells: whether what fits a difference may fit it by chance.
+"""How much information numbers hold: whether an explanation may fit a difference by chance.
 
-Rows of whole stars are alike between clients, and a difference of a star or two is somebody's row
-as a rule, whatever it came from. So a fit counts for the bits that the fitting numbers hold.
+Rows of whole stars are alike between clients, and a difference of a star or two usually equals some
+client's row, whatever its cause. So a fit counts by the bits that the fitting numbers hold.
 """
 
 from math import comb, log2
@@ -11,14 +11,14 @@ import numpy as np
 from secure_fedrec.core.arrays import FloatArray, IntArray, WordArray
 
 SURE = 5.0
-"""Bits beyond those that it takes to choose who it is: a chance of one in 32."""
+"""Bits beyond those that identify the client: a chance of one in 32."""
 
 _COUNT = log2(3)
-"""Bits of a count that is one off: less, the same, or more."""
+"""Bits of a count that may be one less, equal, or one more."""
 
 
 def numbers(values: WordArray, bits: int) -> FloatArray:
-    """Bits of each row's numbers (uint64[N, d], modulo 2^bits), in the unit that all have."""
+    """Bits of each row's numbers (uint64[N, d], modulo 2^bits), in their largest common unit."""
     mask = np.uint64(2**bits - 1)
     sizes = np.minimum(values & mask, (0 - values) & mask)
     together = int(np.bitwise_or.reduce(sizes, axis=None))
@@ -28,7 +28,7 @@ def numbers(values: WordArray, bits: int) -> FloatArray:
 
 
 def alike(rows: WordArray | IntArray) -> float:
-    """Bits that tell two rows apart, by how many pairs are equal; infinite if none are."""
+    """Bits that distinguish two rows, from the share of equal pairs; infinite without any."""
     _, often = np.unique(rows, axis=0, return_counts=True)
     pairs, equal = comb(len(rows), 2), sum(comb(each, 2) for each in often.tolist())
     return log2(pairs / equal) if equal else float("inf")
@@ -50,5 +50,5 @@ def sums(difference: WordArray, bits: int, apart: float) -> float:
 
 
 def places(differing: int, rows: int) -> float:
-    """Bits of which rows differ, of so many."""
+    """Bits of the choice of differing rows among all rows."""
     return log2(comb(rows, differing))

@@ -5,9 +5,9 @@ uploads, nothing more and nothing less, to be added up: the same integer sums an
 server, the same bags, the same public state, the same private tables. On the exact ring that is an
 equality; there is no tolerance.
 
-What it is compared with is computed without the stack (``plain_run``): every client for itself,
-encoded by the package's own ring. ``compare_runs`` measures, ``assert_lossless`` turns it into a
-test for any algorithm and stack that follow the protocols of this package.
+The reference is computed without the stack (``plain_run``): every client separately, encoded by the
+package's own ring. ``compare_runs`` measures, ``assert_lossless`` turns it into a test for any
+algorithm and stack that follow the protocols of this package.
 """
 
 from collections import Counter
@@ -64,33 +64,36 @@ def compare_runs(
     scope: Scope | None = None,
     on_round: Callable[[], object] = lambda: None,
 ) -> Comparison:
-    """Run ``stack`` beside plain sums of everybody invited and compare every round.
+    """Run ``stack`` beside plain sums over all invited clients, and compare every round.
 
-    The stack is run once, in one process, and asked for no round twice. Where the runs differ, the
-    plain run is repeated: as it was, and in the batches of the protected one. If it cannot repeat
-    itself, the difference is the algorithm's.
+    The stack runs once, in one process, and no round is requested twice. If the runs differ, the
+    plain run is repeated: as it was, and in the batches of the protected run. If it does not repeat
+    itself, the algorithm is to blame for the difference.
 
     Args:
         algorithm: makes a fresh algorithm; called once per run.
         stack: the protected stack.
-        ratings: training ratings, for an algorithm that learns from such.
-        problem: what any other algorithm learns from, in place of ratings; called once per run.
+        ratings: training ratings, for an algorithm that learns from ratings.
+        problem: for any other algorithm, instead of ratings, what it learns from; called once per
+            run.
         streams: random streams shared by all runs.
         rounds: how many rounds to compare, at least 1.
-        cohort: who is invited; all of them are due in the sum.
-        faults: put on the wire of the protected run.
+        cohort: the invited clients; the sum must include all of them.
+        faults: applied to messages on the wire of the protected run.
         scope: what the protocol leaves out by its own rules; None for nothing.
         on_round: called after every round that was compared.
 
     Raises:
-        ConfigError: there is no round to compare, there are both ratings and a problem or neither,
+        ConfigError: there is no round to compare, both or neither of ratings and problem are given,
             the scope names clients that were not invited, or the algorithm trains user vectors on
             virtual ratings, which no protection can make lossless.
         EncodingError: a row does not fit the ring, so there is no sum to compare.
         ProtocolError: the stack refused a round.
     """
     if rounds < 1:
-        raise ConfigError("rounds", rounds, "must be at least 1; no round would be compared")
+        raise ConfigError(
+            "rounds", rounds, "must be at least 1, otherwise no round would be compared"
+        )
     fresh, ring = _problems(ratings, problem), own_ring(stack.codec)
 
     def start() -> PlainRun:
@@ -132,11 +135,11 @@ def assert_lossless(outcome: Comparison) -> Comparison:
             assert_lossless(algorithm=lambda: MyRecommender(rank=2), **federation.arguments())
 
     Returns:
-        What was compared, and in ``verdict`` what the claim is relative to.
+        What was compared; ``verdict`` says what the claim is relative to.
 
     Raises:
-        LosslessnessError: the runs differ, and the first differing place; or nothing was compared,
-            because nobody took part or every upload was empty or zero.
+        LosslessnessError: the runs differ (the message names the first differing place), or nothing
+            was compared, because no client took part or every upload was empty or zero.
         ConfigError, EncodingError, ProtocolError: see ``compare_runs``.
     """
     if not outcome.holds:
@@ -166,7 +169,7 @@ def _refuse_training_on_virtual(algorithm: Algorithm) -> None:
 
 
 class _Protected(LocalEngine):
-    """An engine that remembers what its clients gave and what its server got.
+    """An engine that remembers what its clients sent and what its server received.
 
     Attributes:
         watched: the collector, with what it was given in the last round.
@@ -198,10 +201,10 @@ class _Protected(LocalEngine):
         self._batch_bytes = max(self._batch_bytes, 3 * int(self._costs.max(initial=0)))
 
     def _batches(self, order: IntArray) -> Iterator[IntArray]:
-        """Two batches a round at least, cut at another place every round, as in a large run.
+        """At least two batches per round, cut at a different place in every round.
 
-        Of three clients and more one batch holds several; two clients are one batch every other
-        round.
+        With three clients or more, one batch holds several; two clients form one batch in every
+        other round.
         """
         round_, places = self.public.round, max(1, len(order) - 1)
         cut = 0 if len(order) == 2 and round_ % 2 else 1 + (len(order) // 2 + round_) % places
@@ -316,7 +319,7 @@ class _Beside:
     def _rows_differ(
         self, real: Rows, fakes: Rows, plain: Rows, reported: BoolArray, before: Rows
     ) -> str | None:
-        """Client by client, what is sent for real must be its plain upload."""
+        """For every client, the real rows that it sends must equal its plain upload."""
         n_rows, given = self._plain.n_rows, self._protected.watched.given
         silent = plain.pick(~reported)
         differs = (
@@ -338,7 +341,7 @@ class _Beside:
         )
 
     def _added_up(self, rows: Rows) -> bool:
-        """Whether the server got the sums and counts of rows."""
+        """Whether the server got the right sums and counts of rows."""
         aggregate = self._protected.aggregate
         sums, counts = np.zeros_like(aggregate.ring), np.zeros_like(aggregate.counts)
         np.add.at(sums, rows.rows, self._ring.from_integers(rows.values))
@@ -347,7 +350,7 @@ class _Beside:
         return not off.any() and np.array_equal(aggregate.counts, counts)
 
     def _sums_differ(self, plain: Plain, before: Rows, vectors: Vectors, fakes: Rows) -> str | None:
-        """Sums first: they say by how many ring units, the tables only that something differs."""
+        """Compare sums before tables: only sums show by how many ring units they differ."""
         aggregate, ring = self._protected.aggregate, self._ring
         sums = ring.to_integers(aggregate.ring)
         differs = different_integers("sum of item", sums, plain.sums, "ring units")

@@ -1,4 +1,4 @@
-"""What a comparison with plain uploads is relative to, and what came of it."""
+"""What a comparison with plain uploads is relative to, and its outcome."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from secure_fedrec.properties.lossless.explanation import Explanation
 
 
 def lossless_words(*, reports_dropped: bool, sat_out: bool) -> str:
-    """How a claim that holds is called, relative to what was left out."""
+    """The words for a claim that holds, relative to what was left out."""
     relative = ["what it reports"] if reports_dropped else []
     relative += ["those who take part"] if sat_out else []
     return "lossless" + (f" relative to {' and '.join(relative)}" if relative else "")
@@ -21,12 +21,12 @@ def lossless_words(*, reports_dropped: bool, sat_out: bool) -> str:
 class Scope:
     """What a protocol leaves out by its own rules; by default nothing.
 
-    To be said by the tester, and not by the tested stack: what is left out without being said so
-    here is a difference, and what is left out with it makes the outcome a relative one.
+    The tester states this, not the tested stack. Leaving out something that is not stated here is a
+    difference; leaving out something that is stated makes the outcome relative.
 
     Args:
-        taking_part: who of the invited clients (int64[c], ascending) takes part, by the protocol's
-            rule written down anew; None for everybody.
+        taking_part: which of the invited clients (int64[c], ascending) take part, by the protocol's
+            rule, implemented independently; None for all.
         drops_reports: whether the cloak may leave rows out (SDCF).
     """
 
@@ -37,7 +37,7 @@ class Scope:
         """Clients that must take part: int64[P], ascending.
 
         Raises:
-            ConfigError: the rule names somebody who was not invited, or somebody twice.
+            ConfigError: the rule names a client that was not invited, or a client twice.
         """
         if self.taking_part is None:
             return np.sort(invited)
@@ -58,18 +58,18 @@ class Comparison:
         holds: whether every upload, sum, count, bag and table was equal in every bit, and there
             was something to compare.
         first_difference: the first differing place, in words; None if there is none.
-        blames: "the stack" or "the algorithm", whose difference it is; None if there is none.
+        blames: "the stack" or "the algorithm", whichever caused the difference; None without one.
         largest_difference: largest absolute difference of the last compared public tables.
         invited: clients invited, counted once per round.
         taken: of those, clients that took part.
         exempt: of those, clients that were exempt from the cloak.
-        rows: rows of the plain uploads of those who must take part.
+        rows: rows of the plain uploads of the clients that must take part.
         unreported: of those, rows that the cloak left out.
-        virtual_rows: rows sent beside them that their clients called virtual.
-        compared: rows that are summed and vectors that are collected, less those that are zero in
-            the ring; at 0 nothing was tested.
-        explanation: whose rows all of the difference is, and what became of them; None where no
-            clients' are it exactly, or may be so by chance.
+        virtual_rows: further rows that their clients sent and marked as virtual.
+        compared: rows that are summed and vectors that are collected, without those that are zero
+            in the ring; at 0 nothing was tested.
+        explanation: the clients whose rows make up the whole difference, and what happened to these
+            rows; None if no clients' rows do so exactly, or if they may do so by chance.
     """
 
     rounds: int
@@ -88,7 +88,7 @@ class Comparison:
 
     @property
     def vacuous(self) -> bool:
-        """Whether there was no difference because there was nothing to differ."""
+        """Whether there was no difference because nothing was compared."""
         return not self.holds and self.first_difference is None
 
     @property
@@ -116,7 +116,7 @@ class Comparison:
         """Verdict, place and numbers."""
         if self.vacuous:
             why = "every upload was empty or zero in the ring"
-            why = why if self.taken else "nobody took part in any round"
+            why = why if self.taken else "no client took part in any round"
             return f"nothing was compared over {self.rounds} rounds: {why} ({self.counts})"
         if self.first_difference is not None:
             return f"{self.verdict}: {self.first_difference} ({self.counts})"

@@ -1,4 +1,4 @@
-"""The control: plain against plain. Where two plain runs differ, no stack is to blame."""
+"""Repeat a plain run: if two plain runs differ, the stack is not to blame."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -7,8 +7,8 @@ from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
 from secure_fedrec.properties.lossless.plain_run import PlainRun
 
 _NO_FUNCTION = (
-    "two plain runs of one seed differ: it draws from elsewhere than `streams`, or remembers runs "
-    "before"
+    "two plain runs of one seed differ: it draws from elsewhere than `streams`, or remembers "
+    "earlier runs"
 )
 _ROWS = "the rows that it gives to a cloak are not those of its upload"
 _SHARES = "what a client uploads or keeps depends on who shares its batch or came before it"
@@ -16,11 +16,11 @@ _SHARES = "what a client uploads or keeps depends on who shares its batch or cam
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Settled:
-    """A round of a plain run: enough to run it again, and to see whether it came out the same.
+    """A round of a plain run: enough to repeat it, and to check whether the result is the same.
 
     Args:
-        due: the clients, one by one.
-        batches: the same clients as the tested stack had them.
+        due: the clients that must take part.
+        batches: the same clients, in the batches of the tested stack.
         reported: bool[N], which of their rows were summed.
         empty: see ``PlainRun.finish``.
         digest: see ``PlainRun.digest``.
@@ -39,7 +39,7 @@ def fault_of_algorithm(
     """Why two plain runs differ, in words; None if they do not.
 
     Args:
-        start: begins the same plain run anew.
+        start: begins the same plain run again.
         settled: the rounds of the first one.
         covered: whether the tested stack has a cloak.
     """

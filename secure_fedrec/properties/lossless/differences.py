@@ -11,7 +11,7 @@ from secure_fedrec.core.arrays import FloatArray, IntArray
 def different_parts(
     what: str, left: Mapping[str, FloatArray], right: Mapping[str, FloatArray]
 ) -> str | None:
-    """First difference of arrays by name; ``what`` has a place for the name."""
+    """First difference of arrays by name; ``what`` has a placeholder for the name."""
     if left.keys() != right.keys():
         kind = what.partition("{}")[0].strip() or "private tables"
         return f"{kind}: {sorted(left)} instead of {sorted(right)}"
@@ -25,7 +25,7 @@ def different_integers(what: str, left: IntArray, right: IntArray, unit: str = "
     if place is None or isinstance(place, str):
         return place if place is None else f"{what}: {place}"
     if not np.issubdtype(left.dtype, np.integer):
-        return f"{what} {_in_words(place)}: {left[place]}, which is no integer"
+        return f"{what} {_in_words(place)}: {left[place]}, which is not an integer"
     return f"{what} {_in_words(place)}: {off_by(left[place], right[place], unit)}"
 
 
@@ -54,7 +54,7 @@ def _bits(values: FloatArray) -> Any:
 
 
 def _first_place(left: Any, right: Any) -> tuple[int, ...] | str | None:
-    """Index of the first difference, None without one, words if the shapes differ."""
+    """Index of the first difference, None without a difference, words if the shapes differ."""
     if left.shape != right.shape:
         return f"shape {left.shape} instead of {right.shape}"
     different = np.argwhere(left != right)

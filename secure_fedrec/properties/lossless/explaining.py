@@ -1,10 +1,10 @@
-"""The search for what a difference is: rows of clients that are it, integer by integer.
+"""Search for an explanation of a difference: rows of clients that equal it in every integer.
 
-A difference of sums is held against what each kind of loss of each client by itself would make of
-it. Where no client is found, sets of them are: an item that one client rated, or a few, settles
-whether they are among them, and so does a count that is right, or off by all of its clients; what
-is left settles the next. What is found adds up to the whole difference in every bit of the ring. It
-is not said where as much may fit by chance.
+A difference of sums is compared with the difference that each kind of loss of each single client
+would make. If no single client fits, sets of clients are tried. An item that one client or a few
+clients rated decides whether they belong to the set, and so does a count that is right or off by
+all of its clients; the remaining difference decides about the next clients. The explanation adds up
+to the whole difference in every bit of the ring. It is not reported if it may fit by chance.
 """
 
 from collections.abc import Iterator, Mapping
@@ -24,23 +24,23 @@ from secure_fedrec.properties.lossless.ring_words import reduced, words_of
 from secure_fedrec.uploads import Aggregate
 
 _FEW = 3
-"""Rows of an item of which all sets are tried."""
+"""The largest number of rows of an item for which all sets are tried."""
 
 _Changes = Mapping[tuple[str, str], "_Change"]
-"""By kind and part of an explanation."""
+"""The changes of clients, by kind and part of an explanation."""
 
 
 def explain_sums(
     aggregate: Aggregate, due: Plain, *, now: Rows, before: Rows, virtual: Rows, ring: FixedPoint
 ) -> Explanation | None:
-    """Whose rows a difference of sums and counts is.
+    """The clients whose rows explain a difference of sums and counts.
 
     Args:
         aggregate: what the server got.
         due: the plain sums.
-        now: the rows that these are sums of.
+        now: the rows of which these are sums.
         before: those of the round before.
-        virtual: rows that clients called virtual.
+        virtual: rows that clients marked as virtual.
         ring: of the sums.
     """
     counts = aggregate.counts
@@ -73,7 +73,7 @@ def explain_bags(
     now: Vectors,
     before: Vectors,
 ) -> Explanation | None:
-    """Whose vectors the difference of the bags is: of all that differ the same clients'.
+    """The clients whose vectors explain the difference of all bags that differ.
 
     Args:
         bags: what the server got, by name.
@@ -135,16 +135,16 @@ def _sure(
     among: float,
     counted: bool = True,
 ) -> bool:
-    """Whether a difference says so much that it is nobody else's by chance.
+    """Whether a difference holds enough bits that no other client fits it by chance.
 
     Args:
         difference: of all rows.
         cause: what explains it.
-        change: what its kind makes of every client.
+        change: the changes that this kind of loss would make, for every client.
         ring: of the sums.
-        among: bits that it takes to say who of all it is.
-        counted: whether it is enough that counts say that rows are gone, or there twice, and that
-            values say whose.
+        among: bits that are needed to identify the client among all.
+        counted: whether it is enough that counts show that rows are missing or doubled, and that
+            values show whose rows.
     """
     rows = difference[difference.any(axis=1)]
     if cause.part == "counts":
@@ -159,13 +159,13 @@ def _sure(
 def _alone(
     difference: WordArray, changes: _Changes, ring: FixedPoint, *, named: int
 ) -> list[tuple[Cause, ...]]:
-    """Clients each of which is the whole difference by itself, or some of its rows are.
+    """Clients each of which alone, or some of whose rows, explain the whole difference.
 
     Args:
         difference: uint64[m, k].
-        changes: what would be.
+        changes: the differences that losses would make.
         ring: of the sums.
-        named: rows that have a place in the plain sums or bag, the first of all.
+        named: the number of rows that have a place in the plain sums or bag; they come first.
     """
     differing = np.flatnonzero(difference.any(axis=1))
     items = tuple(differing[differing < named].tolist())
@@ -194,7 +194,7 @@ def _alone(
 def _together(
     difference: WordArray, changes: _Changes, ring: FixedPoint
 ) -> list[tuple[Cause, ...]]:
-    """Sets of clients all of whose rows are the difference, where there is one set of a kind."""
+    """Sets of clients all of whose rows make up the difference, if there is one set per kind."""
     found = list[tuple[Cause, ...]]()
     for (kind, part), change in changes.items():
         clients = _settled(difference, change, ring)
@@ -210,7 +210,7 @@ def _together(
 def _item_by_item(
     difference: WordArray, changes: _Changes, ring: FixedPoint
 ) -> list[tuple[Cause, ...]]:
-    """Single rows of clients, one of each item that differs, all of one kind."""
+    """Single rows of clients, one per differing item, all of one kind."""
     found = list[tuple[Cause, ...]]()
     differing = np.flatnonzero(difference.any(axis=1)).tolist()
     for (kind, part), change in changes.items():
@@ -239,7 +239,7 @@ def _item_by_item(
 def _instead(
     difference: WordArray, rows: "_Change", ring: FixedPoint
 ) -> Iterator[tuple[Cause, ...]]:
-    """Clients in the place of whose rows another's are."""
+    """Clients whose rows were replaced by another client's."""
     some = Cause(kind="another's", clients=())
     if not _sure(difference, some, rows, ring, among=2 * rows.among):
         return
@@ -261,7 +261,7 @@ def _instead(
 
 
 def _settled(difference: WordArray, change: "_Change", ring: FixedPoint) -> list[int] | None:
-    """The clients whose changes are the difference together; None if it does not settle all."""
+    """The clients whose changes together are the difference; None if not all can be decided."""
     clients, rows, rest = change.clients, change.rows, difference.copy()
     by_item, by_client = (_places(each) for each in (rows, clients))
     undecided, taken = set(by_client), list[int]()
@@ -282,7 +282,7 @@ def _settled(difference: WordArray, change: "_Change", ring: FixedPoint) -> list
 
 
 def _subset(left: WordArray, words: WordArray, ring: FixedPoint) -> BoolArray | None:
-    """Which rows come to what is left of an item, where only one set of them does: bool[k]."""
+    """The rows whose sum is the remaining difference of an item, if only one set fits: bool[k]."""
     counts = words[:, -1].view(np.int64)
     if len(words) <= _FEW:
         some = np.array([*product((False, True), repeat=len(words))])
@@ -296,7 +296,7 @@ def _subset(left: WordArray, words: WordArray, ring: FixedPoint) -> BoolArray | 
 
 
 def _places(numbers: IntArray | WordArray) -> dict[int, list[int]]:
-    """Where each number stands."""
+    """The places of each number."""
     found: dict[int, list[int]] = {}
     for place, number in enumerate(numbers.tolist()):
         found.setdefault(number, []).append(place)
@@ -305,11 +305,11 @@ def _places(numbers: IntArray | WordArray) -> dict[int, list[int]]:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Change:
-    """What a loss of each client by itself makes of the sums; rows of zeros are left out.
+    """The change of the sums by a loss of each single client; rows of zeros are left out.
 
     Args:
         clients: int64[N].
-        rows: int64[N], no client's row twice.
+        rows: int64[N], each row of a client at most once.
         words: uint64[N, d + 1], reduced; counts in the last column.
     """
 
@@ -319,16 +319,16 @@ class _Change:
 
     @cached_property
     def apart(self) -> float:
-        """Bits that tell two rows apart; vectors have no values, but a row of their own."""
+        """Bits that distinguish two rows; vectors have no values here, but a row each."""
         return chance.alike(self.words if self.words.shape[1] > 1 else self.rows)
 
     @cached_property
     def among(self) -> float:
-        """Bits that it takes to say which client it is."""
+        """Bits that identify a client."""
         return log2(max(1, len(np.unique(self.clients))))
 
     def hits(self, difference: WordArray) -> BoolArray:
-        """Which rows are the whole difference of theirs: bool[N]."""
+        """Which rows equal the whole difference of their item: bool[N]."""
         fits: BoolArray = (self.words == difference[self.rows]).all(axis=1)
         return fits
 
@@ -336,7 +336,7 @@ class _Change:
     def of(
         cls, parts: list[tuple[Rows, int]], ring: FixedPoint, columns: slice = slice(None)
     ) -> "_Change":
-        """The change of some columns by rows that come (1) and rows that go (-1)."""
+        """The change of some columns by rows that are added (1) and removed (-1)."""
         words = [
             words_of(rows.values, rows.counts) * np.uint64(sign % 2**64) for rows, sign in parts
         ]
@@ -349,12 +349,12 @@ class _Change:
 
 
 def _late(now: Rows, before: Rows, ring: FixedPoint) -> _Change:
-    """Rows of the round before in the place of those of now, of whoever was in both."""
+    """Rows of the previous round instead of the current ones, for clients in both rounds."""
     was = before.pick(np.isin(before.clients, now.clients))
     return _Change.of([(was, 1), (now.pick(np.isin(now.clients, was.clients)), -1)], ring)
 
 
 def _vectors(owners: IntArray, places: IntArray) -> Rows:
-    """Vectors as rows of no values, which are counted."""
+    """Vectors as rows without values, which are only counted."""
     values = np.empty((len(places), 0), dtype=np.int64)
     return Rows(clients=owners, rows=places, values=values, counts=np.ones_like(places))

@@ -1,6 +1,6 @@
-"""What rows are that differ where they enter the collector; whose they are is seen.
+"""Explain rows that differ where they enter the collector, where their clients are known.
 
-All rows that differ have to be explained, or none is.
+Either all differing rows are explained, or none.
 """
 
 from collections.abc import Iterator
@@ -18,10 +18,10 @@ from secure_fedrec.properties.lossless.ring_words import reduced, words_of
 
 
 def explain_rows(sent: Rows, due: Rows, *, before: Rows, ring: FixedPoint) -> Explanation | None:
-    """What rows are that differ where they enter the collector.
+    """Explain rows that differ where they enter the collector.
 
     Args:
-        sent: rows as they were handed in.
+        sent: rows as the clients submitted them.
         due: the same rows of the plain uploads.
         before: rows of the round before.
         ring: of the rows.
@@ -53,11 +53,11 @@ class _Differing:
         }
 
     def of_one_kind(self) -> list[tuple[Cause, ...]]:
-        """All rows that differ, by the kinds that all of them are."""
+        """All differing rows, if one kind explains all of them."""
         return [self._causes(kind) for kind in self._kinds(self.differs)]
 
     def by_client(self) -> list[tuple[Cause, ...]]:
-        """Each client's rows by themselves, where one thing explains those of each."""
+        """The rows of each client separately, if one kind explains each client's rows."""
         found = []
         for client in np.unique(self._due.clients[self.differs]).tolist():
             scope = self.differs & (self._due.clients == client)
@@ -69,7 +69,7 @@ class _Differing:
         return [tuple(found)]
 
     def exchanged(self, scope: BoolArray) -> list[tuple[Cause, ...]]:
-        """Whose rows of the same items a client's are, or that two have each other's."""
+        """Clients that sent another client's rows, or each other's."""
         due, sent, words = self._due, self._sent, self._words
         clients = np.unique(due.clients[scope])
         if len(clients) == 2:
@@ -95,7 +95,7 @@ class _Differing:
                 yield kind
 
     def _causes(self, kind: str) -> tuple[Cause, ...]:
-        """All rows that differ, together if words name no other row with them."""
+        """The causes of all differing rows; joined if the words then name no other row."""
         due, like = self._due, self._like[kind]
         scope = self.differs
         named = np.isin(due.clients, due.clients[scope]) & np.isin(due.rows, due.rows[scope])
@@ -105,7 +105,7 @@ class _Differing:
         return tuple(self._meant(kind, each) for each in own)
 
     def _meant(self, kind: str, scope: BoolArray) -> Cause:
-        """Rows of some clients; all of theirs where all are like that."""
+        """Rows of some clients; all of a client's rows if all are affected."""
         due = self._due
         clients, items = (np.unique(each[scope]) for each in (due.clients, due.rows))
         like = self._like.get(kind, scope)
@@ -117,13 +117,13 @@ class _Differing:
         )
 
     def _sure(self, scope: BoolArray, among: int = 1) -> bool:
-        """Whether rows hold so much that they are no other's by chance."""
+        """Whether rows hold enough bits that they do not equal another client's by chance."""
         sent = self._sent[scope]
         sent[:, -1] -= self._words[scope, -1]
         return chance.sums(sent, self._ring.bits, self._apart) >= log2(among) + chance.SURE
 
     def _doubled(self) -> BoolArray:
-        """Twice as large; what was doubled before it was rounded may be a unit off."""
+        """Rows twice as large; rows that were doubled before rounding may be one unit off."""
         off = self._sent - 2 * self._words
         off[:, -1] = self._sent[:, -1] - self._words[:, -1]
         off = reduced(off, self._ring)
@@ -140,7 +140,7 @@ class _Differing:
         return words
 
     def _late(self, before: Rows) -> WordArray:
-        """Rows of the round before; zeros of no rating where it had none."""
+        """Rows of the previous round; zeros where the client did not have a rating in it."""
         n_rows = 1 + int(max(self._due.rows.max(initial=0), before.rows.max(initial=0)))
         keys, earlier = self._due.keys(n_rows), before.keys(n_rows)
         known = np.isin(keys, earlier)

@@ -1,4 +1,4 @@
-"""What a difference is, in terms of clients: whose rows, and what became of them."""
+"""An explanation of a difference: the clients whose rows it is, and what happened to these rows."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -10,16 +10,16 @@ _LISTED = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cause:
-    """What became of some rows.
+    """What happened to some rows.
 
     Args:
-        kind: of what was right as it entered "missing", "twice", "late" (of the round before) or
-            "left in" (virtual rows); of rows that differ where they enter "doubled", "zeroed",
-            "late", "swapped" or "another's".
-        clients: whose rows; of several, all of them together.
-        items: of the rows that are meant, of vectors their places in the plain bag; None for all.
-        part: "rows"; "values" or "counts" where the other is right; "virtual rows"; "vectors".
-        other: the client whose rows stand in their place ("another's").
+        kind: for rows that entered the collector correctly "missing", "twice", "late" (of the round
+            before) or "left in" (virtual rows); for rows that already differ there "doubled",
+            "zeroed", "late", "swapped" or "another's".
+        clients: the clients of these rows; several clients together.
+        items: of these rows; for vectors their places in the plain bag; None for all.
+        part: "rows"; "values" or "counts" if only these are wrong; "virtual rows"; "vectors".
+        other: the client whose rows replace them ("another's").
     """
 
     kind: str
@@ -35,7 +35,7 @@ class Cause:
         return self.said(f"the {{}} of clients {_listed(self.clients)}")
 
     def said(self, whose: str) -> str:
-        """The same of other clients, in whose words there is a place for what is theirs."""
+        """The same sentence for other clients, with a placeholder for what is theirs."""
         items, part = self.items or (), self.part
         one = len(items) == len(self.clients) == 1 and part.endswith(("rows", "vectors"))
         place = "" if part == "vectors" else f" of item{'s' * (len(items) > 1)}"
@@ -49,45 +49,45 @@ class Cause:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """What the whole difference of a round is exactly, integer by integer.
+    """An exact explanation of the whole difference of a round.
 
     Args:
-        either: the causes that together are the difference. Of several such, the numbers do not
-            say which it is.
+        either: alternatives, each a set of causes that together make the difference. The numbers
+            cannot distinguish them.
     """
 
     either: tuple[tuple[Cause, ...], ...]
 
     @classmethod
     def of(cls, found: Iterable[tuple[Cause, ...]]) -> "Explanation | None":
-        """All that explains a difference; None if nothing does."""
+        """All alternatives that explain a difference; None if there are none."""
         either = tuple(found)
         return cls(either) if either else None
 
     @property
     def certain(self) -> bool:
-        """Whether nothing else explains the difference as exactly."""
+        """Whether this is the only exact explanation."""
         return len(self.either) == 1
 
     @property
     def clients(self) -> tuple[int, ...]:
-        """All clients that the words name, ascending: all of them, or one if not ``certain``."""
+        """All clients that the alternatives name, ascending; some, unless ``certain``, wrongly."""
         return tuple(sorted({each for cause in self._causes for each in cause.clients}))
 
     @property
     def kind(self) -> str:
-        """The kinds of the causes, most often one; of several "missing or twice"."""
+        """The kinds of the causes, usually one; several are joined, as in "missing or twice"."""
         return (" or " if len(self.either) > 1 else " and ").join(self._kinds)
 
     @property
     def items(self) -> tuple[int, ...] | None:
-        """Items of the rows that are meant, ascending; None where a cause is of all of them."""
+        """Items of the affected rows, ascending; None if a cause affects all items."""
         of_each = [cause.items for cause in self._causes]
         found = {item for items in of_each for item in items or ()}
         return None if None in of_each else tuple(sorted(found))
 
     def agreeing(self, other: "Explanation | None") -> "Explanation | None":
-        """What explains this as the other explains another part: by the same clients and kinds."""
+        """The alternatives that name the same clients and kinds as another part's explanation."""
         theirs = () if other is None else map(_gist, other.either)
         known = set(theirs)
         return Explanation.of(causes for causes in self.either if _gist(causes) in known)
@@ -101,7 +101,7 @@ class Explanation:
         return tuple(dict.fromkeys(cause.kind for cause in self._causes))
 
     def __str__(self) -> str:
-        """Clients and kind, or one of several where the numbers do not say which."""
+        """Clients and kind, or "one of" several if the numbers cannot distinguish them."""
         causes = self._causes
         if len({replace(cause, clients=()) for cause in causes}) == 1 < len(self.either):
             return causes[0].said(f"the {{}} of one of clients {_listed(self.clients)}")

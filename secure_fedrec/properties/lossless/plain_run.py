@@ -1,8 +1,8 @@
 """The reference of losslessness: an algorithm's own uploads, summed plainly.
 
-No layer of the tested stack has a say in it. The rows of clients are encoded by the package's own
-ring and added up in integers; their vectors for bags are encoded and put in order. From the tested
-stack come the settings of the ring and nothing else.
+No layer of the tested stack influences it. The rows of clients are encoded by the package's own
+ring and added up as integers; their vectors for bags are encoded and sorted. Only the settings of
+the ring come from the tested stack.
 """
 
 from collections.abc import Mapping, Sequence
@@ -35,7 +35,7 @@ class Rows:
         clients: int64[N].
         rows: int64[N], row (item) numbers.
         values: int64[N, d], in ring units around 0.
-        counts: int64[N], how many ratings stand behind each row.
+        counts: int64[N], the number of ratings behind each row.
     """
 
     clients: IntArray
@@ -78,12 +78,12 @@ class Rows:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Vectors:
-    """Encoded vectors for bags, with who gave them.
+    """Encoded vectors for bags, with the clients that gave them.
 
     Args:
-        ring: they are encoded by.
-        parts: by name, of every batch its clients, where the vectors of each begin and end, and the
-            vectors, int64[N, d], in ring units around 0.
+        ring: encodes them.
+        parts: by name of the bag, for every batch: its clients, the bounds of each client's
+            vectors, and the vectors, int64[N, d], in ring units around 0.
     """
 
     ring: FixedPoint
@@ -107,7 +107,7 @@ class Vectors:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Plain:
-    """What a round of plain uploads comes to.
+    """The results of a round of plain uploads.
 
     Args:
         sums: int64[m, d], in ring units around 0.
@@ -123,7 +123,7 @@ class Plain:
 
 
 def _asked_for(step: LocalModel) -> RowBlock:
-    """Rows of the rated items as a cloak without virtual ones asks for them."""
+    """Rows of the rated items, as a cloak that adds no virtual items would request them."""
     rated = step.rated
     real, none = np.zeros(len(rated.rows), dtype=bool), np.empty(0)
     values = step.rows(rated.indptr, rated.rows, real, none)
@@ -131,7 +131,7 @@ def _asked_for(step: LocalModel) -> RowBlock:
 
 
 def own_ring(codec: FixedPoint) -> FixedPoint:
-    """The package's ring of the same settings, whatever ``codec`` does with them."""
+    """The package's ring with the settings of ``codec``, whose methods are not used."""
     return FixedPoint(
         bits=codec.bits,
         fraction_bits=codec.fraction_bits,
@@ -143,14 +143,14 @@ def own_ring(codec: FixedPoint) -> FixedPoint:
 class PlainRun:
     """An algorithm trained on plain sums.
 
-    A round is ``begin``, ``step`` and ``add`` for some clients at a time, and ``close``; nothing of
-    the clients that are over is held but the sums. Or it has two halves, so that what clients
-    upload is settled before the tested stack has seen the round: ``compute`` takes the clients'
-    steps, ``finish`` the server's.
+    A round is ``begin``, then ``step`` and ``add`` for some clients at a time, then ``close``; of
+    finished clients only the sums are kept. Alternatively it has two halves, so that uploads are
+    fixed before the tested stack sees the round: ``compute`` takes the clients' steps, ``finish``
+    the server's.
 
     Args:
         algorithm: a fresh one.
-        problem: what it learns from, its own.
+        problem: what it learns from; a separate instance.
         streams: of the run.
         ring: see ``own_ring``.
     """
@@ -170,7 +170,7 @@ class PlainRun:
         self._begin_sums()
 
     def begin(self, batches: Sequence[IntArray]) -> None:
-        """Let clients give each other what no sum takes in.
+        """Let clients exchange vectors that are not part of a sum.
 
         Args:
             batches: all clients of the round, batch by batch.
@@ -192,11 +192,11 @@ class PlainRun:
             algorithm.take(clients, exchange.received(clients), self.vault)
 
     def step(self, clients: IntArray, *, as_covered: bool = False) -> Rows:
-        """The local work of a batch: its rows, client after client as they stand in the batch.
+        """The local work of a batch; returns its rows, client by client in the order of the batch.
 
         Args:
             clients: int64[B].
-            as_covered: take the rows that a cloak would ask for, instead of those of the upload.
+            as_covered: take the rows that a cloak would request, instead of those of the upload.
 
         Raises:
             EncodingError: a value does not fit the ring.
@@ -220,7 +220,7 @@ class PlainRun:
         """The server's work.
 
         Args:
-            empty: by name of the bag, an array of no vectors: what a bag is if nobody gives to it.
+            empty: by name of the bag, an array without vectors, used if no client gives to the bag.
         """
         words, counts = self.ring.from_integers(self._sums.view(np.int64)), self._counts
         given = (part for parts in self.vectors.parts.values() for *_, part in parts)
@@ -255,7 +255,7 @@ class PlainRun:
         self.vectors = Vectors(self.ring)
 
     def digest(self) -> bytes:
-        """Of all that a round left: uploads, public state, private tables."""
+        """Digest of everything that a round produced: uploads, public state, private tables."""
         found = sha256()
         rows = {name: getattr(self.rows, name) for name in _COLUMNS}
         state: dict[str, IntArray | FloatArray] = {**rows, "table": self.public.table}

@@ -1,9 +1,10 @@
-"""A recorded run beside plain sums: what a run came to, without its stack.
+"""Compare a recorded run with plain sums, without running its stack.
 
-The plain run is the one of ``compare_runs``, in batches and with nothing held of clients that are
-over, so that it takes what one more training takes. Of the recorded run it reads what lies beside
-the transcript (which rows each client called real, and with payloads their words; whom the cloak
-was told to leave, and how many rows it made up) and the digest of every round's public state.
+The plain run is the one of ``compare_runs``, in batches and without keeping finished clients, so
+that it costs one more training. From the recorded run it reads the files beside the transcript:
+which rows each client marked as real, with payloads also their words, which clients were exempt
+from the cloak, and how many rows the cloak added. It also reads the digest of every round's public
+state.
 """
 
 from collections import Counter
@@ -33,7 +34,7 @@ from secure_fedrec.uploads import RowBlock
 from secure_fedrec.wire.recording import rows_in
 
 _BATCH_BYTES = 2**19
-"""Batches of the plain run: others than the run's, because no bit may depend on them."""
+"""Size of the plain run's batches, different from the run's, because no bit may depend on it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -42,10 +43,10 @@ class _Sent:
 
     Args:
         clients: int64[B].
-        real: one segment of rows per client, ring words where payloads were kept; None where
-            nothing was recorded, because all went to the server in the clear.
-        exempt: bool[B], whom the cloak was told to leave.
-        virtual: int64[B], rows that the cloak made up.
+        real: one segment of rows per client, with ring words if payloads were kept; None if nothing
+            was recorded, because all rows went to the server in clear.
+        exempt: bool[B], the clients that were exempt from the cloak.
+        virtual: int64[B], rows that the cloak added.
     """
 
     clients: IntArray
@@ -54,7 +55,7 @@ class _Sent:
     virtual: IntArray
 
     def part(self, which: slice) -> "_Sent":
-        """Some of the clients, which stand side by side."""
+        """A consecutive part of the clients."""
         block = self.real
         if block is not None:
             bounds = block.indptr[which.start : which.stop + 1]
@@ -81,8 +82,9 @@ class BesideRecorded:
         algorithm: a fresh one.
         problem: what it learns from, its own.
         streams: of the run.
-        cohort: who was invited; whoever was and is not in the run's rounds sat out by its protocol.
-        drops_reports: whether the cloak may leave rows out, by the claim of its record.
+        cohort: the invited clients; an invited client that is not in the run's round sat it out by
+            its protocol.
+        drops_reports: whether the cloak's record says that it may leave rows out.
         bags: values per vector by name of the bag.
 
     Attributes:
@@ -114,7 +116,7 @@ class BesideRecorded:
         self._numbers: Counter[str] = Counter()
 
     def round(self, digest: str) -> str | None:
-        """Train one more round and say where the recorded one differs.
+        """Train one more round and return where the recorded round differs.
 
         Args:
             digest: of the recorded run's public state after that round, see ``table_digest``.
@@ -161,8 +163,9 @@ class BesideRecorded:
     def compare(self, on_round: Callable[[], object] = lambda: None) -> Comparison:
         """Compare all rounds of the recorded run, up to the first difference.
 
-        Of rounds with payloads every client's rows are compared word for word, of all rounds who
-        sent which rows, what the cloak was told and did, and the public state.
+        In rounds with payloads every client's rows are compared word for word. In all rounds the
+        comparison covers which client sent which rows, which clients the cloak exempted, what it
+        added, and the public state.
 
         Args:
             on_round: called after every round that was compared.
@@ -191,7 +194,7 @@ class BesideRecorded:
         )
 
     def _batch(self, sent: _Sent) -> tuple[dict[str, int], str | None]:
-        """Train some clients, add what they sent, and say where it is not their plain upload."""
+        """Train some clients, add what they sent, and compare it with their plain upload."""
         plain, n_rows, real = self.plain, self.plain.n_rows, sent.real
         rows = plain.step(sent.clients)
         found = {"rows": len(rows), "virtual_rows": int(sent.virtual.sum())}
@@ -203,7 +206,7 @@ class BesideRecorded:
         where = None
         if len(made_up):
             client = int(sent.clients[made_up[0]])
-            where = f"client {client} sends virtual rows, and is exempt from the cloak"
+            where = f"client {client} sends virtual rows, but is exempt from the cloak"
         summed, keys, due = rows, told.keys(n_rows), rows.keys(n_rows)
         if not np.array_equal(keys, due):
             reported = np.isin(due, keys)
@@ -218,13 +221,13 @@ class BesideRecorded:
         return found, where
 
     def _words(self, real: RowBlock) -> RingArray:
-        """Words of rows; without a value each where none were kept."""
+        """Words of rows; rows without values if none were kept."""
         if real.values is not None:
             return real.values
         return np.empty((len(real.rows), 0), dtype=self.plain.ring.dtype)
 
     def _sent(self, round_: int, due: IntArray) -> Iterator[_Sent]:
-        """What was recorded of a round, as many clients at a time as the run had in a batch."""
+        """What was recorded of a round, in batches of clients as the run had them."""
         if not self._stack.protects:
             none = np.zeros(len(due), dtype=np.int64)
             yield _Sent(clients=due, real=None, exempt=none.astype(bool), virtual=none)
@@ -233,7 +236,9 @@ class BesideRecorded:
             clients = columns["senders"].astype(np.int64)
             none = np.zeros(len(clients), dtype=np.int64)
             if self._covered and "exempt" not in columns:
-                raise TranscriptError(f"what clients sent in round {round_} lacks what a cloak did")
+                raise TranscriptError(
+                    f"the record of what clients sent in round {round_} lacks what the cloak did"
+                )
             yield _Sent(
                 clients=clients,
                 real=rows_in(columns),

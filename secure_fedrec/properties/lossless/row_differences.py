@@ -1,4 +1,4 @@
-"""Where what clients sent differs from their plain uploads, or from the record of the layers."""
+"""Where sent rows differ from plain uploads, or from the record of the layers."""
 
 from collections.abc import Iterable
 
@@ -12,7 +12,7 @@ from secure_fedrec.traits import Traits
 
 
 def other_clients(taking: IntArray, due: IntArray) -> str | None:
-    """Whether others take part than must.
+    """Whether other clients take part than must.
 
     Args:
         taking: int64[P], clients in the order in which they came.
@@ -26,7 +26,7 @@ def other_clients(taking: IntArray, due: IntArray) -> str | None:
         )
     strangers = np.setdiff1d(taking, due)
     if len(strangers):
-        return f"client {int(strangers[0])} takes part, and must not"
+        return f"client {int(strangers[0])} takes part, but must not"
     if len(taking) != len(due):
         clients, times = np.unique(taking, return_counts=True)
         twice = int(clients[np.argmax(times)])
@@ -35,22 +35,22 @@ def other_clients(taking: IntArray, due: IntArray) -> str | None:
 
 
 def all_exempt(taking: IntArray, exempt: Iterable[int]) -> str | None:
-    """Whether a cloak covers nobody, so that nothing of it is tested."""
+    """Whether a cloak covers no client, so that it is not tested."""
     if not len(taking) or len(np.setdiff1d(taking, list(exempt))):
         return None
-    return f"all {len(taking)} clients are exempt from the cloak: nothing of it is tested"
+    return f"all {len(taking)} clients are exempt from the cloak: it is not tested"
 
 
 def foreign_row(real: Rows, plain: Rows, n_rows: int) -> str | None:
-    """The first row that is called real and is not in the plain upload."""
+    """The first row that is marked as real but is not in the plain upload."""
     foreign = real.pick(~np.isin(real.keys(n_rows), plain.keys(n_rows)))
     if not len(foreign):
         return None
-    return f"{_place(foreign, 0)} is not in the plain upload, and not called virtual"
+    return f"{_place(foreign, 0)} is not in the plain upload, and not marked as virtual"
 
 
 def silent_row(silent: Rows, exempt: Iterable[int], scope: Scope) -> str | None:
-    """The first row that is not sent, and must be.
+    """The first row that must be sent but is not.
 
     Args:
         silent: rows of plain uploads that are not sent for real.
@@ -61,25 +61,25 @@ def silent_row(silent: Rows, exempt: Iterable[int], scope: Scope) -> str | None:
         return f"{_place(silent, 0)} is not sent: lossless relative to what it reports at most"
     silent = silent.pick(np.isin(silent.clients, list(exempt)))
     if len(silent):
-        return f"{_place(silent, 0)} is not sent, and the client exempt from the cloak"
+        return f"{_place(silent, 0)} is not sent, though the client is exempt from the cloak"
     return None
 
 
 def virtual_rows_wrong(fakes: Rows, silent: Rows, exempt: Iterable[int], n_rows: int) -> str | None:
-    """The first row that is called virtual and must not be.
+    """The first row that is marked as virtual but must not be.
 
     Args:
-        fakes: rows that are called virtual.
+        fakes: rows that are marked as virtual.
         silent: rows of plain uploads that are not sent for real.
         exempt: clients that no cloak covers.
         n_rows: rows of the shared table.
     """
     covered = fakes.pick(np.isin(fakes.clients, list(exempt)))
     if len(covered):
-        return f"{_place(covered, 0)} is virtual, and the client exempt from the cloak"
+        return f"{_place(covered, 0)} is virtual, though the client is exempt from the cloak"
     called = silent.pick(np.isin(silent.keys(n_rows), fakes.keys(n_rows)))
     if len(called):
-        return f"{_place(called, 0)} is called virtual, and is in the plain upload"
+        return f"{_place(called, 0)} is marked as virtual, but is in the plain upload"
     return None
 
 
@@ -92,32 +92,32 @@ def values_differ(sent: Rows, due: Rows) -> str | None:
 def unlike_record(
     traits: Traits | None, *, covered: IntArray, exempt: Iterable[int], virtual: int, silent: int
 ) -> str | None:
-    """What a round shows that the record of the layers denies; nothing where it states no traits.
+    """A fact of a round that contradicts the traits in the record of the layers, if any.
 
     Args:
         traits: of the stack.
         covered: int64[P], clients that went through a cloak; empty without one.
-        exempt: those of them whom the cloak was told not to cover.
-        virtual: rows that their clients called virtual.
+        exempt: those of them that the cloak was told not to cover.
+        virtual: rows that their clients marked as virtual.
         silent: rows of plain uploads that were not sent.
     """
     if traits is None:
         return None
     if virtual and traits.virtual_rows == "none":
-        return f"{virtual} rows are virtual, and the record states that none are"
+        return f"{virtual} rows are virtual, but the record states that none are"
     if silent and traits.reports == "all":
-        return f"{silent} rows are not sent, and the record states that all are"
+        return f"{silent} rows are not sent, but the record states that all are"
     # Rows of whoever takes its group's virtual rows out reach the server inside that sum only.
     spares = traits.denoisers if traits.denoising == "groups" else None
     spared = np.intersect1d(covered, list(spares or ()))
     for clients, words in (
         (
             np.setdiff1d(list(exempt), spared),
-            "exempt from the cloak, and is not a denoiser of the record",
+            "exempt from the cloak, but not a denoiser of the record",
         ),
         (
             np.setdiff1d(spared, list(exempt)),
-            "a denoiser of the record, and not exempt from the cloak",
+            "a denoiser of the record, but not exempt from the cloak",
         ),
     ):
         if len(clients):

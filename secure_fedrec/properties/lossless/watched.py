@@ -1,4 +1,4 @@
-"""Collectors that remember what clients handed to them: who, which rows, which of them virtual."""
+"""Collectors that remember what clients submitted: clients, rows, and which rows are virtual."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,7 +21,7 @@ from secure_fedrec.wire import Traffic, Wire
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Given:
-    """What the clients of a round handed to a collector, as it was before it was touched.
+    """What the clients of a round submitted to a collector, copied before the collector uses it.
 
     Args:
         batches: the clients, batch by batch, in order.
@@ -47,13 +47,13 @@ class Given:
         return np.concatenate([np.empty(0, dtype=np.int64), *self.batches])
 
     def rows(self, width: int, *, virtual: bool) -> Rows:
-        """Rows that the clients called virtual, or those that they did not."""
+        """Rows that the clients marked as virtual, or the other rows."""
         pairs = zip(self._rows, self._virtual, strict=True)
         return Rows.joined([rows.pick(called == virtual) for rows, called in pairs], width)
 
 
 def watched(collector: Collector) -> "Watched":
-    """The collector, with all its capabilities, watched."""
+    """Wrap a collector, with all its capabilities."""
     if isinstance(collector, StateKeeper):
         return _WatchedKeeper(collector, collector)
     return Watched(collector)
@@ -66,7 +66,7 @@ class Watched:
         collector: does the work.
 
     Attributes:
-        given: in the last round.
+        given: what clients submitted in the last round.
     """
 
     def __init__(self, collector: Collector) -> None:
@@ -101,7 +101,7 @@ class Watched:
 
 
 class _WatchedKeeper(Watched):
-    """Watched, and clients may keep the public state from the server."""
+    """As ``Watched``, for collectors whose clients may keep the public state from the server."""
 
     def __init__(self, collector: Collector, keeper: StateKeeper) -> None:
         super().__init__(collector)
