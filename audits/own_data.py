@@ -321,10 +321,10 @@ def config_text(seen: Seen, data: RatingFileData, path: Path, folder: Path) -> s
 
 
 def _require_auditable(config: AuditConfig, table: RatingTable) -> None:
-    """Refuse a configuration whose split or layers the ratings are too few for, as its audit would.
+    """Refuse a configuration whose split or layers need more ratings, as its audit would.
 
     Raises:
-        ConfigError: they are.
+        ConfigError: there are too few ratings.
     """
     data: Any = config.data
     source = data.select(Source(table), config.seed)
@@ -333,12 +333,12 @@ def _require_auditable(config: AuditConfig, table: RatingTable) -> None:
 
 
 def _relative(path: Path, folder: Path) -> str:
-    """The way from a folder to a file, links followed: ``..`` of a linked folder is elsewhere."""
+    """The relative path from a folder to a file, with links resolved."""
     return os.path.relpath(path.parent.resolve() / path.name, folder.resolve())
 
 
 def _with_sample(seen: Seen, data: RatingFileData) -> tuple[RatingFileData, dict[str, str]]:
-    """Settings that leave out rare clients and sample many, unless these are told; and why."""
+    """Settings that leave out rare clients and sample many, unless given, with reasons."""
     clients, why = seen.table.n_clients, {}
     kept = next(left for left in seen.left if dict(left.keys) == {"min_ratings": 5})
     if data.min_ratings is None and clients / 2 < kept.clients < clients:
@@ -389,4 +389,4 @@ max = 0.05
 """
 
 _TEMPLATE: Final = Path(__file__).with_name("own_data.toml.in")
-"""The configuration that is written, with gaps."""
+"""Template of the configuration that is written."""

@@ -1,7 +1,7 @@
-"""Who has installed a package of our name.
+"""Other distributions that have installed a package with one of our names.
 
 ``attacks`` and ``audits`` are plain top-level packages; pip installs a second owner of such a name
-without a word.
+without a warning.
 """
 
 import re

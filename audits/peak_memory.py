@@ -1,4 +1,4 @@
-"""Memory of this process and of those that it shares its work out to, as the system counts it."""
+"""Memory of this process and of its workers, as the system counts it."""
 
 import os
 import resource
@@ -13,25 +13,25 @@ LOOK_EVERY, _LOOK_SHARE = 0.5, 50
 goes through every page."""
 
 _LARGEST_TOGETHER: dict[int, int] = {}
-"""By process: one that is forked begins with what its parent knew."""
+"""By process id, since a forked process begins with its parent's values."""
 
 _due = 0.0
-"""When the next look may be, of ``monotonic``."""
+"""Time of ``monotonic`` from which memory may be read again."""
 
 
 def peak_bytes() -> int:
-    """The most that this process has held so far, or it and its workers together.
+    """The largest memory of this process so far, or of the process and its workers together.
 
-    What forked processes share counts once. Workers are looked at every half second, more seldom
-    the more they hold, so that a peak of a moment may be missed (``look_at``).
+    Memory that forked processes share counts once. The memory of workers is read every half second,
+    less often the more they hold, so that a short peak may be missed (``look_at``).
     """
     return max(_own_peak(), _LARGEST_TOGETHER.get(os.getpid(), 0))
 
 
 def look_at(workers: Iterable[int]) -> None:
-    """Take note of what this process and its workers, by number, hold now.
+    """Note the current memory of this process and its workers, given by process id.
 
-    Nothing is done where the last look was a moment ago, whoever the workers were then.
+    Does nothing if memory was read a moment ago, even if the workers have changed.
     """
     global _due  # noqa: PLW0603 - of the process, like what was found
     if monotonic() < _due:

@@ -1,4 +1,4 @@
-"""What a pipeline asks: ``report`` and ``compare``, and the policy that ``audit`` shares."""
+"""Commands for pipelines: ``report`` and ``compare``, and the policy that ``audit`` shares."""
 
 import argparse
 import json
@@ -27,7 +27,7 @@ _SHOWN = 60
 
 
 def policy_of(arguments: argparse.Namespace) -> Policy:
-    """The policy that options ask for.
+    """The policy from command-line options.
 
     Raises:
         DataError: the baseline is missing or damaged.
@@ -39,10 +39,10 @@ def policy_of(arguments: argparse.Namespace) -> Policy:
 
 
 def report(arguments: argparse.Namespace) -> int:
-    """``report RESULT``: the files of a report, from a run that is over.
+    """``report RESULT``: write the files of a report for a finished run.
 
-    What is written is the verdict as it was reached; with ``--fail-on`` or ``--baseline`` it is
-    reached anew, waivers as of today, and the exit code is that of the verdict.
+    The verdict is written as it was decided; with ``--fail-on`` or ``--baseline`` it is decided
+    anew, with waivers as of today. The exit code is that of the verdict.
     """
     if arguments.try_remedies:
         return _try_remedies(arguments)
@@ -66,12 +66,15 @@ def report(arguments: argparse.Namespace) -> int:
 
 
 def _try_remedies(arguments: argparse.Namespace) -> int:
-    """What the changes of a report come to; the exit code is 0 if one of them passes, else 3."""
+    """Try the changes of a report; the exit code is 0 if one of them passes, else 3."""
     from audits.run.tried_remedies import tried_remedies  # noqa: PLC0415 - else nothing is trained
 
     found = read_report(arguments.result)
     if found["manifest"].get("plugins") and not arguments.result.is_dir():
-        problem = "names plug-ins, which a report alone has not imported: give its run folder"
+        problem = (
+            "names plug-ins, which are not imported for a report without its run folder: "
+            "give the run folder"
+        )
         raise DataError(arguments.result, problem)
     verdict, tried = found["verdict"], []
     if not arguments.json:
@@ -90,12 +93,12 @@ def _try_remedies(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print_json({"verdict": verdict["outcome"], "tried": tried})
     elif not tried:
-        print("the report names no change")
+        print("the report does not advise a change")
     return 0 if any(each["outcome"] == Outcome.PASS for each in tried) else 3
 
 
 def print_verdict(found: Mapping[str, Any]) -> None:
-    """Say on stderr what the verdict is, and why, and what is excused."""
+    """Print on stderr the verdict, its reasons, and what is excused."""
     verdict = found["verdict"]
     for reason in verdict["reasons"] if verdict["exit_code"] else ():
         print(f"  {verdict['outcome']}: {_one_line(reason)}", file=sys.stderr)
@@ -104,24 +107,24 @@ def print_verdict(found: Mapping[str, Any]) -> None:
 
 
 def print_policy(found: Mapping[str, Any]) -> None:
-    """Say what is excused, and which waivers excuse nothing."""
+    """Print what is excused, and which waivers excuse nothing."""
     for each in objections(found):
         if each.state in (WAIVED, KNOWN):
             print(f"  {each.state}: {_one_line(each.text)}", file=sys.stderr)
     for waiver in found.get("policy", {}).get("waivers", ()):
         if waiver["state"] == "unused":
             whose = f"{waiver['owner']} for {waiver['adversary']}/{waiver['attack']}"
-            told = f"the waiver of {_one_line(whose)} excuses nothing: take it out"
+            told = f"the waiver of {_one_line(whose)} excuses nothing: remove it"
             print(f"  note: {told}", file=sys.stderr)
 
 
 def _one_line(text: str) -> str:
-    """A text of a report in which no line can pass for one of ours."""
+    """A text of a report on one line, so that it cannot imitate a line of this command."""
     return " ".join(text.split())
 
 
 def _require_known(accept: Sequence[str], reports: Sequence[Mapping[str, Any]]) -> None:
-    """Refuse an attack that is not shipped, and that no report has.
+    """Refuse an attack that is neither shipped nor in a report.
 
     Raises:
         ConfigError: there is one.
@@ -158,7 +161,7 @@ def compare(arguments: argparse.Namespace) -> int:
     seeds = ", ".join(map(str, found.seeds))
     if len(found.seeds) < FEWEST_PAIRS:
         print(
-            f"seeds {seeds}: the clients alone tell the noise, and a figure that leaves it is "
+            f"seeds {seeds}: the noise is known from clients only, so a figure outside it is "
             f"undecided; {FEWEST_PAIRS} pairs of seeds decide"
         )
     else:
@@ -168,10 +171,10 @@ def compare(arguments: argparse.Namespace) -> int:
         )
     sys.stdout.flush()
     if found.unpaired:
-        print(f"  note: one side alone has seeds {found.unpaired}", file=sys.stderr)
+        print(f"  note: only one side has seeds {found.unpaired}", file=sys.stderr)
     for name in accept:
         if not any(_is_about(each, name) for each in found.of(comparison.ACCEPTED)):
-            print(f"  note: --accept {name} accepts nothing: take it out", file=sys.stderr)
+            print(f"  note: --accept {name} has no effect: remove it", file=sys.stderr)
     print(f"verdict: {found.verdict} (exit code {found.exit_code})")
     return found.exit_code
 
@@ -187,7 +190,7 @@ def _shown(value: Any) -> str:
 
 
 def _lines(found: comparison.Comparison, *, whole: bool) -> Iterator[str]:
-    """Figures that changed; those that an attack has no more stand on one line, unless whole."""
+    """Figures that changed; figures that an attack no longer has share a line, unless ``whole``."""
     for (outcome, adversary, attack, why), alike in groupby(found.differences, _lost_with):
         told = list(alike)
         if outcome in (comparison.LOST, comparison.GONE) and attack and not whole:

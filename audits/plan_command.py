@@ -9,7 +9,7 @@ from audits.terminal import print_json
 
 
 def plan(arguments: argparse.Namespace) -> int:
-    """Print what there is to choose from, and what it costs."""
+    """Print the plans for a deployment, with their costs."""
     given = {
         field.name: getattr(arguments, field.name)
         for field in dataclasses.fields(Deployment)

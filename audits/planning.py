@@ -1,10 +1,10 @@
-"""What a deployment of masked sums needs and costs: the figures behind ``secure-fedrec plan``.
+"""Parameters and costs of a deployment of masked sums, as ``secure-fedrec plan`` prints them.
 
 Graph, threshold, bytes and times come from ``secure_fedrec.planning.costs``; what a round
 costs in privacy comes from ``secure_fedrec.accounting``, against two readers: the *server*, which
 knows the cohort of a round, masked or not, and an *outsider*, who sees only the released model. No
-sampling of the cohort counts for either (q = 1): clients bring the noise, and its energy in what is
-released tells who took part.
+amplification by sampling is credited against either (q = 1): clients add the noise, and its energy
+in what is released tells which clients took part.
 """
 
 import math
@@ -38,7 +38,7 @@ AdversaryChoice: TypeAlias = Literal["curious", "active", "both"]
 
 
 class Deployment(Settings, section=""):
-    """What is planned for; the fields are the options of the command.
+    """The deployment to plan; the fields are the options of the command.
 
     Args:
         clients: clients of the roster.
@@ -52,7 +52,7 @@ class Deployment(Settings, section=""):
         tail_floor: fewest clients behind a row that is summed; 0 or 1 sums all. It takes a round of
             counts before, and a curious server: an active one would sign false counts.
         privacy_bits, correctness_bits: see ``find_parameters``.
-        beacon: whether there is public randomness that the server does not choose.
+        beacon: whether public randomness is available that the server does not choose.
         key_agreement: see ``MaskingConfig``.
         noise_multiplier: noise of one round over the L2 sensitivity; 1 if there is no budget.
         epsilon_per_round: budget from which the noise is found instead, against the server.
@@ -126,8 +126,7 @@ def plan(
     """Parameters and costs of masked sums for a federation that does not exist yet.
 
     Args:
-        deployment: what is planned for, a ``Deployment`` or a dict of its settings; None where they
-            are given by name.
+        deployment: a ``Deployment`` or a dict of its settings; None if they are given by name.
         settings: ``clients``, ``cohort``, ``dropout`` and so on: the fields of ``Deployment``, the
             options of the command.
 
@@ -135,12 +134,12 @@ def plan(
         A plan for each server that is to be withstood; times are measured on this machine, now.
 
     Raises:
-        TypeError: the deployment is of another kind, or settings stand beside it.
-        ConfigError: a setting is unknown or out of range, or nothing meets the bounds; names the
-            setting, or the option of the command, ``--min-honest`` say.
+        TypeError: the deployment is of another type, or settings are given in addition to it.
+        ConfigError: a setting is unknown or out of range, or no parameters meet the bounds; names
+            the setting, or the option of the command, such as ``--min-honest``.
     """
     if deployment is not None and (settings or not isinstance(deployment, Deployment | Mapping)):
-        told = "settings beside it" if settings else repr(deployment)
+        told = "settings in addition" if settings else repr(deployment)
         raise TypeError(f"a plan is for a Deployment, a dict, or settings by name; this is {told}")
     if isinstance(deployment, Deployment):
         return plans(deployment)
@@ -178,10 +177,10 @@ def _plan(deployment: Deployment, adversary: Adversary) -> Plan:
 
 
 def _with_honest(deployment: Deployment, found: Plan) -> Plan:
-    """The plan with the honest clients that are sure to stand behind a sum.
+    """The plan with the guaranteed number of honest clients behind a sum.
 
     Raises:
-        ConfigError: they are fewer than what was asked for.
+        ConfigError: there are fewer than required.
     """
     parameters = found.parameters
     honest = parameters.min_survivors - parameters.corrupt_clients
@@ -192,7 +191,7 @@ def _with_honest(deployment: Deployment, found: Plan) -> Plan:
             f"the smallest sum holds {honest} honest clients; lower --dropout or --corrupt, or "
             "enlarge --cohort",
         )
-    least = "survivors at least, less the corrupt clients"
+    least = "fewest survivors, minus the corrupt clients"
     names = [each.name for each in found.figures]
     place = names.index("survivors at least") + 1
     added = [Figure("honest among them at least", honest, "clients", least)]
@@ -260,7 +259,7 @@ def _epsilons(deployment: Deployment, events: Sequence[Event]) -> list[Figure]:
     """Epsilon of a round against the server, and against an outsider."""
     server = claim(events, adversary="server", delta=deployment.delta)
     release = claim(events, adversary="release", delta=deployment.delta)
-    condition = "q = 1: clients bring the noise, its energy tells who took part"
+    condition = "q = 1: clients add the noise, and its energy tells who took part"
     if deployment.drawn == deployment.clients:
         condition = "q = 1: everybody takes part"
     return [
@@ -291,7 +290,7 @@ _OPTIONS: Mapping[str, str] = {
 
 
 def _by_option(refused: ConfigError, deployment: Deployment, adversary: Adversary) -> ConfigError:
-    """The same refusal under the name of the option that the user gave."""
+    """The same error under the name of the option that the user gave."""
     against = f"against {'an active' if adversary == 'active' else 'a curious'} server: "
     if refused.key == "plan.beacon":
         return ConfigError("--no-beacon", True, f"{against}{refused.problem}")

@@ -1,7 +1,7 @@
-"""Names that no plug-in may have, since they mean something else where they stand.
+"""Names that plug-ins may not have, because they have another meaning in configurations or reports.
 
-Words of configurations are read from where they are defined, keys of figures from the schema of a
-report and from what gates bound.
+Reserved words of configurations come from where they are defined, keys of figures from the schema
+of a report and from the figures of gates.
 """
 
 from collections.abc import Mapping
@@ -12,35 +12,35 @@ from audits.gates.waivers import BESIDE_ATTACKS
 from audits.report.schema import finding_fields
 
 ALL = "all"
-"""In the list of attacks: every one that is shipped, and those that the configuration brings."""
+"""In the list of attacks: every shipped attack, and those of the configuration."""
 
 NONE = "none"
-"""In tables: no layer, no attack, nothing."""
+"""In tables: no layer, no attack."""
 
 WORDS = frozenset((ALL, NONE, *BESIDE_ATTACKS))
-"""Words that stand in the place of a name. An entry point of such a name is not looked at."""
+"""Reserved words. An entry point with such a name is ignored."""
 
 
 def require_name(name: str) -> None:
-    """Refuse a name that is a word of configurations.
+    """Refuse a name that is a reserved word of configurations.
 
     Raises:
-        ValueError: it is one.
+        ValueError: it is reserved.
     """
     if name in WORDS:
-        raise ValueError(f"has the name {name!r}, which means something else")
+        raise ValueError(f"has the name {name!r}, which has another meaning")
 
 
 def require_keys(measures: Mapping[str, Measure]) -> None:
-    """Refuse figures whose keys, or those of their intervals, mean something else in a report.
+    """Refuse figures whose keys, or interval keys, have another meaning in a report.
 
-    A figure may be compared with one that is there.
+    A figure may have an existing figure as its comparison value.
 
     Args:
-        measures: the figures by key, none of which is in the registry unless as it is here.
+        measures: the figures by key; a key in the registry must be the same figure.
 
     Raises:
-        ValueError: there is one.
+        ValueError: such a figure exists.
     """
     others = {key: each for key, each in MEASURES.items() if key not in measures}
     figures = {name: key for key, each in others.items() for name in _own_keys(each)}
@@ -51,7 +51,7 @@ def require_keys(measures: Mapping[str, Measure]) -> None:
         prior = () if each.prior is None else (each.prior.key,)
         for name in (*_own_keys(each), *prior):
             if name in meant:
-                raise ValueError(f"has a figure with the key {name!r}, which means something else")
+                raise ValueError(f"has a figure with the key {name!r}, which has another meaning")
         for name in _own_keys(each):
             if (other := figures.get(name, compared.get(name))) is not None:
                 raise ValueError(f"has a figure with the key {name!r}, which is one of {other!r}")
@@ -59,5 +59,5 @@ def require_keys(measures: Mapping[str, Measure]) -> None:
 
 
 def _own_keys(measure: Measure) -> tuple[str, ...]:
-    """What nothing else may be called: the figure, its interval, and what of it is certain."""
+    """Keys of a figure that nothing else may have, including its interval's."""
     return (measure.key, *measure.ends, f"{measure.key}_certain")

@@ -1,4 +1,4 @@
-"""Who brings a plug-in: entry points, distributions, source files; nothing here imports one.
+"""Origins of plug-ins: entry points, distributions, source files. Nothing here imports a plug-in.
 
 A plug-in is named in a configuration as "package.module:OBJECT", or by the name of an entry point
 that an installed distribution has in the group of its kind.
@@ -41,9 +41,9 @@ class Origin:
     Args:
         kind: a key of ``GROUPS``.
         object: "package.module:OBJECT".
-        distribution: that its module is installed by; None where it is none's.
+        distribution: that installs its module; None if none does.
         version: of the distribution.
-        sha256: of the module's source file, in hex; None where there is no such file.
+        sha256: of the module's source file, in hex; None without such a file.
     """
 
     kind: str
@@ -72,7 +72,7 @@ def origin_of(kind: str, written: str, file: Path | None) -> Origin:
 
 
 def owner_of(module: str) -> str | None:
-    """Name of the installed distribution that a module belongs to; None where it is none's."""
+    """Name of the installed distribution that a module belongs to; None without one."""
     top = module.partition(".")[0]
     return min(owners_of((top,))[top], default=None)
 
@@ -115,16 +115,16 @@ def brought_by(point: EntryPoint) -> str:
 
 
 def written_of(kind: str, name: object, *, key: str, shipped: bool) -> str | None:
-    """What a name in a configuration stands for: "package.module:OBJECT", or None if no plug-in.
+    """Resolve a name in a configuration to "package.module:OBJECT"; None if it is not a plug-in.
 
     Args:
         kind: a key of ``GROUPS``.
-        name: as it stands there.
+        name: as written there.
         key: of the configuration.
         shipped: whether something of that kind and name is shipped.
 
     Raises:
-        ConfigError: it is not written so, or more than one thing has the name.
+        ConfigError: it is not written in this form, or the name is ambiguous.
     """
     if not isinstance(name, str):
         return None
@@ -138,13 +138,16 @@ def written_of(kind: str, name: object, *, key: str, shipped: bool) -> str | Non
         problem = f"is shipped, and {' and '.join(known)} has the same name: uninstall it"
         raise ConfigError(key, name, problem)
     if len(points) > 1:
-        problem = f"is the name of {len(points)} plug-ins, {' and '.join(known)}: say which"
+        problem = (
+            f"is the name of {len(points)} plug-ins, {' and '.join(known)}: "
+            "name one by module and object"
+        )
         raise ConfigError(key, name, problem, points)
     return next(iter(points), None)
 
 
 def extra_with(package: str) -> str | None:
-    """The extra of this distribution that brings a package; None where none does."""
+    """The extra of this distribution that installs a package; None without one."""
     try:
         asked = distribution("secure-fedrec").requires or ()
     except PackageNotFoundError:

@@ -1,10 +1,10 @@
-"""Plug-ins: algorithms, layers, attacks, data sets and figures that a configuration brings along.
+"""Plug-ins: algorithms, layers, attacks, data sets and figures that a configuration adds.
 
 A configuration names one as "package.module:OBJECT", or by the name of an entry point
-(``audits.plugin_origins``). Only what it names is imported, and only here. What is loaded must keep
-the cheap part of the contract that its kind has as tests (``attacks.testing``,
-``secure_fedrec.testing``, ``audits.contracts``), may not have a name that is taken, and then stands
-in the registry of its kind, where all that is shipped stands.
+(``audits.plugin_origins``). Only named plug-ins are imported, and only here. A loaded object must
+keep the cheap part of the contract of its kind (``attacks.testing``, ``secure_fedrec.testing``,
+``audits.contracts``), and its name must be free. It is then added to the registry of its kind,
+which also holds all shipped objects.
 """
 
 import sys
@@ -27,7 +27,8 @@ from secure_fedrec.errors import ConfigError, MissingExtraError, entry
 from secure_fedrec.protection import RECORDS, Layer
 
 PLUGINS = "plugins"
-"""Key of a resolved configuration: where its plug-ins come from. It is written, and not read."""
+"""Key of a resolved configuration for the origins of its plug-ins, which is written but not read.
+"""
 
 TRAINING = ("algorithm", "layer", "data set")
 """Kinds of plug-ins that decide the bits of a training."""
@@ -38,7 +39,7 @@ class Plugin(Origin):
     """A plug-in that is loaded.
 
     Args:
-        name: its own, by which gates, figures and reports know it.
+        name: its own name, which gates, figures and reports use.
     """
 
     name: str
@@ -100,7 +101,7 @@ _KINDS: Mapping[str, _Kind] = MappingProxyType(
 )
 
 _LOADED: dict[tuple[str, str], tuple[object, tuple[Plugin, ...]]] = {}
-"""What was made of an object, by kind and "package.module:OBJECT": an object is added once."""
+"""Loaded plug-ins by kind and "package.module:OBJECT", so that an object is added only once."""
 
 
 class Named(NamedTuple):
@@ -108,7 +109,7 @@ class Named(NamedTuple):
 
     Attributes:
         settings: the configuration.
-        plugins: what is loaded, in the order in which it was named.
+        plugins: the loaded plug-ins, in the order in which they were named.
     """
 
     settings: Mapping[str, Any]
@@ -119,23 +120,24 @@ def named(raw: Mapping[str, Any]) -> Named:
     """Load the plug-ins that a configuration names.
 
     Args:
-        raw: its plain values; what is wrong with others than names of plug-ins is left as it is.
+        raw: its plain values; errors in values other than names of plug-ins are ignored here.
 
     Raises:
-        ConfigError: one cannot be had, or is not what it should be; under the key that names it.
+        ConfigError: a plug-in cannot be loaded, or breaks its contract; under the key that names
+            it.
     """
     found: dict[tuple[str, str], Plugin] = {}
     told = {key: value for key, value in raw.items() if key not in (PLUGINS, "measures")}
 
     def own(kind: str, name: Any, key: str) -> Any:
-        """The own name of what is loaded, or what stands there."""
+        """The own name of a loaded plug-in, or the name as written."""
         loaded = load(kind, name, key=key)
         found.update({(each.kind, each.name): each for each in loaded})
         return loaded[0].name if loaded else name
 
     for name in _list(raw, "measures"):
         if not load("figures", name, key="measures"):
-            raise ConfigError("measures", name, "is no plug-in: write package.module:OBJECT")
+            raise ConfigError("measures", name, "is not a plug-in: write package.module:OBJECT")
         own("figures", name, "measures")
     attacks = [own("attack", name, "attacks") for name in _list(raw, "attacks")]
     for table, kind in (("algorithm", "algorithm"), ("data", "data set")):
@@ -189,7 +191,7 @@ def _renamed(table: Any, names: Mapping[str, str]) -> Any:
 
 
 def load(kind: str, name: object, *, key: str) -> tuple[Plugin, ...]:
-    """Load what a name of a configuration stands for, and put it beside what is shipped.
+    """Load the plug-in that a configuration names, and add it to the registry.
 
     Args:
         kind: of plug-in, see ``plugin_origins.GROUPS``.
@@ -197,11 +199,11 @@ def load(kind: str, name: object, *, key: str) -> tuple[Plugin, ...]:
         key: of the configuration, or an option.
 
     Returns:
-        The plug-in, and those that it brings along; of figures, one for each; nothing if the name
-        is no plug-in's.
+        The plug-in, and those that it includes; for figures, one per figure; empty if the name is
+        not a plug-in's.
 
     Raises:
-        ConfigError: it cannot be had, does not keep its contract, or has a name that is taken.
+        ConfigError: it cannot be loaded, breaks its contract, or has a name that is taken.
     """
     if isinstance(name, str) and name in WORDS:
         return ()  # whoever has an entry point of that name
@@ -217,13 +219,13 @@ def load(kind: str, name: object, *, key: str) -> tuple[Plugin, ...]:
 
 
 def explained(name: str) -> tuple[str, ...]:
-    """Own names of what a user asks about as a plug-in, loaded; nothing where it names none.
+    """Load a plug-in that a user asks about; its own names, or nothing if it is not a plug-in.
 
     Args:
         name: "package.module:OBJECT", or the name of an entry point.
 
     Raises:
-        ConfigError: it cannot be loaded, or keeps the contract of no kind of plug-in.
+        ConfigError: it cannot be loaded, or does not keep the contract of any kind of plug-in.
     """
     shipped = {kind: name in each.registry.shipped for kind, each in _KINDS.items()}
     if ":" in name:
@@ -248,7 +250,7 @@ def _kind_of(thing: object) -> str:
 
 
 def attack_called(name: str, *, key: str) -> str:
-    """The own name of an attack that a user asks for, loaded where it is a plug-in.
+    """The own name of an attack that a user asks for; a plug-in is loaded.
 
     Raises:
         ConfigError: there is none, or it cannot be loaded.
@@ -258,7 +260,7 @@ def attack_called(name: str, *, key: str) -> str:
 
 
 def _added(kind: str, written: str, module: ModuleType, thing: Any, key: str) -> tuple[Plugin, ...]:
-    """Put an object into the registry of its kind, with what it brings along."""
+    """Add an object to the registry of its kind, with what it includes."""
     registry, require, name_of = _KINDS[kind]
     brought: list[Plugin] = []
     kept = thing
@@ -344,21 +346,21 @@ def _imported(written: str, *, key: str) -> tuple[ModuleType, Any]:
 
 
 def _absent(path: str, absent: ModuleNotFoundError) -> str:
-    """What is missing: the module itself, or a package that it imports."""
+    """The error for a missing module, or for a package that it imports."""
     missing = absent.name or ""
     if path == missing or path.startswith(f"{missing}."):
         return (
-            f"there is no module {missing}: install the distribution that has it, or put the "
-            "folder that it lies in on PYTHONPATH"
+            f"there is no module {missing}: install the distribution that has it, or put its "
+            "folder on PYTHONPATH"
         )
     package = absent.package if isinstance(absent, MissingExtraError) else missing.partition(".")[0]
     extra = absent.extra if isinstance(absent, MissingExtraError) else extra_with(package)
     told = f"importing {path} needs {package}, which is not installed"
-    return told if extra is None else f"{told}; pip install 'secure-fedrec[{extra}]' brings it"
+    return told if extra is None else f"{told}; pip install 'secure-fedrec[{extra}]' installs it"
 
 
 def _told(error: BaseException, last: FrameSummary | None = None) -> str:
-    """An exception in words, with a line that was reached, the last one if none is named."""
+    """An exception in words, with a line that was reached, by default the last."""
     last = last or extract_tb(error.__traceback__)[-1]
     where = f"{Path(last.filename).name}:{last.lineno}"
     if isinstance(error, SyntaxError) and error.filename is not None:
@@ -368,7 +370,7 @@ def _told(error: BaseException, last: FrameSummary | None = None) -> str:
 
 
 def blamed(error: BaseException) -> str | None:
-    """What a plug-in that is loaded raised, in words; None where none of its lines was reached."""
+    """The error of a loaded plug-in, in words; None if none of its lines was reached."""
     homes = {}
     for kind, written in _LOADED:
         module = sys.modules.get(written.partition(":")[0])
@@ -386,7 +388,7 @@ def written_names(plugins: Iterable[Plugin], kind: str) -> Mapping[str, str]:
 
 
 def same_training(kept: Mapping[str, Any], plugins: Iterable[Plugin]) -> str | None:
-    """What of the plug-ins of a training differs from a kept configuration; None if nothing.
+    """The difference between a training's plug-ins and a kept configuration; None if equal.
 
     Args:
         kept: the resolved configuration of the training.

@@ -1,7 +1,7 @@
-"""``secure-fedrec plugins``: what is installed beside this package, and what a configuration names.
+"""``secure-fedrec plugins``: installed plug-ins, and those that a configuration names.
 
-Nothing of it is imported: names come from the metadata of distributions and from the text of the
-configuration, files are found and not run.
+No plug-in is imported: names come from the metadata of distributions and from the text of the
+configuration; files are located but not run.
 """
 
 import argparse
@@ -47,7 +47,7 @@ def _read(path: Path) -> Mapping[str, Any]:
         is_json = path.suffix == ".json"
         raw = read_json(path) if is_json else tomllib.loads(path.read_text(encoding="utf-8"))
     if not isinstance(raw, dict):
-        raise DataError(path, "holds no table of settings")
+        raise DataError(path, "does not hold a table of settings")
     return raw
 
 

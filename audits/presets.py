@@ -8,7 +8,7 @@ from secure_fedrec.errors import ConfigError
 
 _FOLDER = Path(__file__).parent / "configs"
 QUICKSTART = _FOLDER / "quickstart.toml"
-"""What is audited where no configuration is named."""
+"""The configuration that is audited by default."""
 
 PRESETS = tuple(sorted(path.stem for path in _FOLDER.glob("*.toml")))
 
@@ -28,7 +28,7 @@ def init(arguments: argparse.Namespace) -> int:
         print(text, end="")
         return 0
     if arguments.out.exists() and not arguments.force:
-        problem = "already exists: name another file, or write over it with --force"
+        problem = "already exists: name another file, or overwrite it with --force"
         raise ConfigError("--out", str(arguments.out), problem)
     write_asked("--out", arguments.out, text.encode())
     return 0

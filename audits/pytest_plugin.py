@@ -1,7 +1,7 @@
-"""The pytest plugin: a recorded federation as a fixture, and its seed beside what fails.
+"""The pytest plugin: a recorded federation as a fixture, and its seed beside failing tests.
 
-Installed with the package; ``-p no:audits.pytest_plugin`` leaves it out. Nothing but pytest is
-imported before a test asks for a run.
+Installed with the package; ``-p no:audits.pytest_plugin`` leaves it out. Only pytest is imported
+before a test asks for a run.
 """
 
 from collections.abc import Generator
@@ -19,7 +19,7 @@ _MARK = (
     "key, with two underscores for each dot"
 )
 _RUNS = pytest.StashKey["dict[str, SimulatedRun]"]()
-"""Runs of a session, by what was asked for."""
+"""Runs of a session, by configuration."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -34,7 +34,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Tells the fixture what the marker of a test says."""
+    """Pass the arguments of a test's marker to the fixture."""
     if _OPTION not in metafunc.fixturenames:
         return
     mark = metafunc.definition.get_closest_marker(_OPTION)
@@ -52,11 +52,12 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def recorded_run(request: pytest.FixtureRequest) -> "SimulatedRun":
     """A federation that was trained and recorded, once in a session for each configuration.
 
-    The marker ``recorded_run(config, **overrides)`` says which, else the ini option of that name.
-    ``audits.attack`` and ``assert_no_leak`` take it. Its folder goes when the session ends.
+    The configuration is named by the marker ``recorded_run(config, **overrides)``, else by the ini
+    option of that name. ``audits.attack`` and ``assert_no_leak`` take it. Its folder is removed
+    when the session ends.
 
     Raises:
-        Failed: neither says it.
+        Failed: neither names a configuration.
         ConfigError, DataError: as ``audits.simulate`` does.
     """
     given, overrides = getattr(request, "param", None) or (request.config.getini(_OPTION), {})
@@ -76,7 +77,7 @@ def recorded_run(request: pytest.FixtureRequest) -> "SimulatedRun":
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """Lets the runs of the session go, and their folders with them."""
+    """Release the runs of the session, which removes their folders."""
     if _RUNS in config.stash:
         del config.stash[_RUNS]
 
@@ -85,7 +86,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 def pytest_runtest_makereport(
     item: pytest.Item,
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Says beside a failure how its recorded run is made again."""
+    """Add to a failure how its recorded run can be made again."""
     report = yield
     run: Any = getattr(item, "funcargs", {}).get(_OPTION)
     if report.failed and run is not None:

@@ -32,7 +32,7 @@ from secure_fedrec.settings import Count, Filled, Natural, OneOf, Settings, With
 
 SPLITS: Final = ("k-fold", "leave-one-out")
 FILE: Final = "file"
-"""Name of the data set that is somebody's own files."""
+"""Name of the data set made from the user's own files."""
 
 
 class Sample(Settings, section="data"):
@@ -51,11 +51,11 @@ class Sample(Settings, section="data"):
     sample_clients: Count | None = None
 
     def select(self, source: "Source", seed: int) -> "Source":
-        """What is left of a table, and of what its source knows.
+        """The selected part of a table, and of the facts of its source.
 
         Raises:
-            DataError: nothing.
-            ConfigError: it has too few clients.
+            DataError: nothing is left.
+            ConfigError: the table has too few clients.
         """
         limits = (self.min_ratings, self.min_raters, self.sample_clients)
         if limits == (None, None, None):
@@ -91,7 +91,8 @@ class TableData(Settings, section="data"):
         name: data set.
 
     Raises:
-        ConfigError: there is no such data set, or a field shapes one that is not synthetic.
+        ConfigError: there is no such data set, or a field for synthetic data is used with another
+            set.
     """
 
     shape_of: ClassVar[type[Settings]] = SyntheticConfig
@@ -107,12 +108,12 @@ class TableData(Settings, section="data"):
     def _agree(self) -> None:
         if self.name != "synthetic":
             for name in self.shape:
-                raise self.refusal(name, "shapes the synthetic data set only")
+                raise self.refusal(name, "applies to the synthetic data set only")
         _ = SyntheticConfig(seed=0, **self.shape)
 
     @property
     def shape(self) -> dict[str, Any]:
-        """What is given of the synthetic table's shape."""
+        """The given fields of the synthetic table's shape."""
         return given(self, SyntheticConfig)
 
     @property
@@ -121,7 +122,7 @@ class TableData(Settings, section="data"):
         return DATASETS[self.name].implicit
 
     def read(self, *, seed: int, data_dir: Path | None) -> "Source":
-        """The whole table, and what its source knows of the latest ratings."""
+        """The whole table, and the latest ratings if its source knows them."""
         synthetic = None
         if self.name == "synthetic":
             synthetic = SyntheticConfig(seed=seed, **self.shape)
@@ -133,7 +134,7 @@ class TableData(Settings, section="data"):
 
 
 class FileData(RatingsFile):
-    """A rating table from files of one's own; the keys of ``RatingsFile``.
+    """A rating table from the user's own files; the keys of ``RatingsFile``.
 
     Args:
         name: "file".
@@ -148,7 +149,7 @@ class FileData(RatingsFile):
 
 
 class Parts(Selection):
-    """How ratings are parted into those to train on and those to measure on.
+    """How ratings are split into training and test ratings.
 
     Args:
         split: "k-fold" (FedRec++'s five random parts) or "leave-one-out".
@@ -173,8 +174,8 @@ class Parts(Selection):
         self.require_between("utility_folds", 1, self.folds if self.split == "k-fold" else 1)
         if implicit and self.split == "k-fold":
             problem = (
-                "implicit feedback has one value, whose error says nothing: hold one item out of "
-                "every client, and see how far up it is ranked"
+                "implicit feedback has one value, so an error is meaningless: hold one item out of "
+                "every client, and measure how high it is ranked"
             )
             raise self.refusal("split", problem, ("leave-one-out",))
         if self.held_out is not None and self.split != "leave-one-out":
@@ -202,7 +203,7 @@ class RatingData(Parts, TableData):
 
 
 class RatingFileData(Parts, FileData):
-    """Ratings of one's own files; the keys of ``RatingsFile``, ``Selection`` and ``Parts``.
+    """Ratings of the user's own files; the keys of ``RatingsFile``, ``Selection`` and ``Parts``.
 
     Args:
         split: "k-fold", "leave-one-out", or "files", which takes the test ratings from a file.
@@ -235,7 +236,7 @@ class RatingFileData(Parts, FileData):
 
 
 def _source(file: RatingsFile, data_dir: Path | None, test_path: str | None = None) -> "Source":
-    """What files hold; says on stderr how many rows their settings leave out."""
+    """Read files; prints on stderr how many rows their settings leave out."""
     found = read_ratings(file, data_dir or Path(), test_path=test_path)
     if found.left_out:
         said = f"{found.left_out:,} rows left out, in which something is missing"
@@ -249,8 +250,8 @@ class Source:
 
     Args:
         table: the ratings.
-        held_out: bool[N], those that a file of one's own holds out; None without one.
-        latest: int64[n_clients], the item that a client rated last, where another source than the
+        held_out: bool[N], the ratings of the user's own test file; None without one.
+        latest: int64[n_clients], the item that a client rated last, if another source than the
             table knows it.
     """
 
@@ -264,17 +265,17 @@ class Source:
 
 
 def given(settings: Any, kind: type) -> dict[str, Any]:
-    """The fields of another class that settings have too, without those that are None."""
+    """The fields that settings share with another class, without those that are None."""
     values = {each.name: getattr(settings, each.name, None) for each in dataclasses.fields(kind)}
     return {name: value for name, value in values.items() if value is not None}
 
 
 def load_source(wanted: Wanted) -> Source:
-    """The rating table that settings name, as far as they select it.
+    """The selected part of the rating table that settings name.
 
     Args:
-        wanted: its settings, of ``TableData`` or ``FileData`` and ``Sample``; the seed is of a
-            synthetic set, and of a sample; of one's own files, paths are relative to the folder.
+        wanted: its settings, of ``TableData`` or ``FileData`` and ``Sample``; the seed is for a
+            synthetic set and for a sample; paths of own files are relative to the folder.
 
     Raises:
         DataError: it is missing, damaged, holds a rating outside its scale, or nothing is selected.
@@ -315,7 +316,7 @@ def attribute_columns(table: RatingTable) -> dict[str, npt.NDArray[Any]]:
 
 
 def rated_sets(train: RatingTable) -> Mapping[str, npt.NDArray[Any]]:
-    """Who rated what, as columns; ``audits.run.truth`` reads them back."""
+    """The rated items of clients, as columns; ``audits.run.truth`` reads them back."""
     return {
         "indptr": train.indptr(),
         "items": train.items,

@@ -1,4 +1,4 @@
-"""Commands on recordings made elsewhere: whether one is meant, and whether files are one."""
+"""Commands on recordings made elsewhere: detect and validate them."""
 
 import argparse
 
@@ -14,24 +14,25 @@ def is_foreign(arguments: argparse.Namespace) -> bool:
     """Whether ``attack`` is meant for a recording made elsewhere.
 
     Raises:
-        ConfigError: an option for such a recording stands beside the transcript of a run.
+        ConfigError: an option for such a recording is used with the transcript of a run.
     """
     asked = [name for name in ("truth", "gates", "out") if getattr(arguments, name) is not None]
     of_run = (arguments.transcript.parent / CONFIG_NAME).exists()
     if asked and of_run:
-        problem = "is for recordings made elsewhere; a run is judged by its own configuration"
+        problem = "applies to recordings made elsewhere; a run is judged by its own configuration"
         raise ConfigError(f"--{asked[0]}", str(getattr(arguments, asked[0])), problem)
     return bool(asked)
 
 
 def transcript(arguments: argparse.Namespace) -> int:
-    """``transcript validate TRANSCRIPT``: whether every file of it is as the format says.
+    """``transcript validate TRANSCRIPT``: check that every file follows the format.
 
-    ``transcript convert TRANSCRIPT OUT`` writes the Parquet form of it, or a transcript of that.
+    ``transcript convert TRANSCRIPT OUT`` writes its Parquet form, or the transcript of a Parquet
+    form.
     """
     place, out = arguments.transcript, arguments.converted
     if (out is not None) != (arguments.action == "convert"):
-        raise ConfigError("OUT", out and str(out), "goes with convert, and convert with it")
+        raise ConfigError("OUT", out and str(out), "is for convert only, and convert needs it")
     if out is not None and any(place.glob("rounds/*/*.parquet")):
         from_parquet(place, out)
         place = out

@@ -1,7 +1,7 @@
 """What the functions of ``audits`` return: an audit, attacks on a recording, a recorded run.
 
-A result that was given no folder has a temporary one, which is removed with the result: when nobody
-holds it any more, or when the interpreter ends.
+A result without a given folder has a temporary one, which is removed when the result object is
+deleted or the interpreter ends.
 """
 
 import os
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 COLUMNS = (
     *("adversary", "attack", "severity", "figure", "value", "low", "high", "status", "reason"),
 )
-"""Of the frames that results give."""
+"""Columns of the frames that results return."""
 
 ResultT = TypeVar("ResultT", bound="AuditResult | SimulatedRun")
 
@@ -76,10 +76,10 @@ class AuditResult:
 
     Args:
         report: the content of ``report.json``.
-        verdict: what it concludes.
+        verdict: of the audit.
         files: the written files by format.
-        folder: the run folder: report, recording, truth and checkpoint; of a recording that was
-            made elsewhere the report alone.
+        folder: the run folder with report, recording, truth and checkpoint; for a recording made
+            elsewhere only the report.
     """
 
     report: Mapping[str, Any]
@@ -94,7 +94,7 @@ class AuditResult:
 
     @property
     def seed(self) -> int:
-        """Seed of every random stream of the run; of a recording, of the draws of attacks."""
+        """Seed of all random streams of the run, or of the attacks' draws on a recording."""
         seeds = self.report["manifest"]["seeds"]
         return int(seeds.get("streams", seeds["bootstrap"]))
 
@@ -154,7 +154,7 @@ class AttackResult:
 
     Args:
         findings: as ``report.json`` has them, in the order of adversaries, then of attacks.
-        undecided: why they allow no verdict, in sentences; empty where they do.
+        undecided: sentences that say why they do not allow a verdict; empty if they do.
         seed: of the recorded run, and of all draws of the attacks.
     """
 
@@ -215,14 +215,14 @@ class SimulatedRun:
 
 
 def in_folder(out: "str | os.PathLike[str] | None", made: Callable[[Path], ResultT]) -> ResultT:
-    """A result whose files lie in a folder.
+    """Make a result whose files are in a folder.
 
     Args:
         out: the folder; None for a temporary one, which is removed with the result.
         made: makes the result there.
 
     Raises:
-        Exception: as ``made`` does; the temporary folder is then removed.
+        Exception: the error of ``made``; the temporary folder is then removed.
     """
     if out is not None:
         return made(Path(out))
@@ -243,10 +243,10 @@ def _remove(temporary: Path, maker: int) -> None:
 
 
 def formats_of(formats: "str | Sequence[str]") -> tuple[str, ...]:
-    """Formats of a report, ``report.json`` among them.
+    """Formats of a report, including ``report.json``.
 
     Raises:
-        ConfigError: one is unknown.
+        ConfigError: a format is unknown.
     """
     asked = (formats,) if isinstance(formats, str) else tuple(formats)
     for name in asked:
@@ -259,7 +259,7 @@ def _copy(folder: Path, target: Path) -> None:
     """Copy a run folder, to be read by its owner alone.
 
     Raises:
-        ConfigError: the target is no folder, or holds something else.
+        ConfigError: the target is not a folder, or holds something else.
     """
     if target.exists():
         if target.is_dir() and target.samefile(folder):

@@ -46,10 +46,10 @@ WRITERS: Mapping[str, Writer] = MappingProxyType(
         "md": _written_by("markdown"),
     }
 )
-"""What writes a report, by format; the file is ``report.FORMAT``."""
+"""Writers of a report, by format; the file is ``report.FORMAT``."""
 
 FORMATS = ("json", "html")
-"""What an audit writes unless it is asked for more; the first is what others are written from."""
+"""Default formats of an audit; the others are written from the first."""
 
 
 def __getattr__(name: str) -> Any:
@@ -71,7 +71,7 @@ def write_report(
 
     All files are rendered in memory and staged beside their targets before a target is touched: an
     error while rendering, or a full disk, leaves an earlier report as it was. Formats that lie
-    there already are written anew, so that none is of an earlier verdict.
+    there already are rewritten, so that none shows an earlier verdict.
 
     Args:
         report: a report as described by ``report_schema``.

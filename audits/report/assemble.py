@@ -46,7 +46,7 @@ class Measured:
     """Everything an audit measured.
 
     Args:
-        federation: what was asked and run.
+        federation: the configured federation.
         run: the recorded run.
         transcript: its messages, as they were attacked.
         utility: over all folds, beside trivial rules.
@@ -81,7 +81,7 @@ def assemble(
     command: Sequence[str],
     started: float,
 ) -> dict[str, Any]:
-    """The content of ``report.json``, with the verdict that follows from it.
+    """Make the content of ``report.json``, with the verdict.
 
     Args:
         measured: what was found.
@@ -153,14 +153,15 @@ def concluded(
     denoisers: bool,
     worthless: str | None = None,
 ) -> dict[str, Any]:
-    """A report with what it does not speak of, and with the verdict that follows from it.
+    """A report with its list of what was not tried, and with its verdict.
 
     Args:
         report: all else.
         system: what was audited, in words.
         rounds: of the whole run.
         denoisers: whether the federation has denoisers.
-        worthless: that the model is no better than a trivial rule, if it is none.
+        worthless: the sentence that the model is no better than a trivial rule; None if it is
+            better.
     """
     untried = not_tried(report, rounds=rounds, denoisers=denoisers)
     report |= {"not_tried": untried, "not_tested": _not_tested(report, untried)}
@@ -194,7 +195,7 @@ def _summary(
     if undecided:
         text += f", {undecided} could not be decided"
     if outcome is Outcome.LEAK:
-        text += "; this is no privacy claim"
+        text += "; this is not a privacy claim"
     if beside := sum(each.gate is None for each in found):
         text += f", {beside} {'thing is' if beside == 1 else 'things are'} open beside them"
     if worthless:
@@ -223,7 +224,7 @@ def gate_json(result: GateResult) -> dict[str, Any]:
 
 
 def _warnings(measured: Measured) -> list[str]:
-    """What whoever reads figures of utility has to know."""
+    """Warnings for readers of figures of utility."""
     history, task = measured.run.history, measured.federation.task
     found = [] if task.facts.warning is None else [task.facts.warning]
     where = [report.round for report in history if report.clipped]
@@ -345,7 +346,7 @@ def manifest_json(
     started: float,
     seconds: float,
 ) -> dict[str, Any]:
-    """What every report says of how it came about.
+    """How a report was made: versions, inputs and command line.
 
     Args:
         config: what was asked.
@@ -370,7 +371,7 @@ def manifest_json(
 
 
 def _rerun(config: AuditConfig) -> str:
-    """A command line; what stands in capitals is told in a comment of the shell."""
+    """A command line, with a comment that explains words in capitals."""
     audit, where = "secure-fedrec audit RUN/config.json --out DIR", "RUN: the run folder"
     if not hasattr(config.data, "path"):
         return f"{audit}  # {where}"
@@ -381,8 +382,8 @@ def _determinism(measured: Measured) -> str:
     same = "Same configuration, data and library versions give the same transcript, tables and "
     if draws_noise(measured.federation.stack):
         same = (
-            "Noise comes from the operating system's generator: another run has other noise, and "
-            "its transcript, tables and findings differ by it. Without noise they are the same, "
+            "Noise comes from the operating system's generator: another run has other noise, so "
+            "its transcript, tables and findings differ. Without noise they are the same, "
         )
     else:
         same += "findings, "

@@ -1,4 +1,4 @@
-"""What a report says about the protection: layers, claim, how it was carried out, privacy."""
+"""The report's section on protection: layers, claim, how it was carried out, privacy."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -19,7 +19,7 @@ _REAL = "the protocol itself was carried out, with keys made for this run"
 
 
 def record_of(name: str) -> Layer:
-    """The record of a layer over rows or bags; over both it is carried out alike."""
+    """The record of a layer over rows or bags; it is carried out in the same way over both."""
     return RECORDS[name] if name in RECORDS else BAG_RECORDS[name]
 
 
@@ -36,7 +36,7 @@ def protection_json(
     Args:
         layers: settings by layer name, in order, over what is summed.
         prices: what the run cost in privacy.
-        adversaries: of the audit; each price names those whose own it is.
+        adversaries: of the audit; each price names those to which it applies.
         claim: what the stack promises over the algorithm; over PMF if left out.
         bags: settings by layer name over what is collected in bags, and what they promise; None
             where there are no bags.
@@ -65,7 +65,7 @@ def protection_json(
 
 
 def _claimed(layers: Mapping[str, Any], claim: Claim) -> dict[str, Any]:
-    """What is said of a stack."""
+    """The claim of a stack as JSON."""
     return {
         "layers": list(layers),
         "system": claim.system,

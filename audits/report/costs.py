@@ -87,7 +87,7 @@ def _party(
 
 
 def _protocol(meter: Meter, layers: Mapping[str, Any]) -> dict[str, Any]:
-    """What travelled beside uploads and public tables, and how that is known."""
+    """Traffic in addition to uploads and public tables, and how it was determined."""
     executions = executions_of(layers)
     real, simulated = (
         [name for name, execution in executions.items() if execution == kind]
@@ -107,7 +107,10 @@ def _protocol(meter: Meter, layers: Mapping[str, Any]) -> dict[str, Any]:
         basis = "computed"
         statement = f"The protocol was simulated: the sizes of its messages {sizes}"
     else:
-        basis, statement = None, "No layer sends anything beside uploads and the public table."
+        basis, statement = (
+            None,
+            "No layer sends anything in addition to uploads and the public table.",
+        )
     uncounted = dict.fromkeys(record_of(name).uncounted for name in layers)
     statement = " ".join([statement, *filter(None, uncounted)])
     return {

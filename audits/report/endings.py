@@ -1,7 +1,7 @@
-"""What the page says of every attack that ran: how it ended, what to change, and what that costs.
+"""For every attack that ran: how it ended, what to change, and what that costs.
 
-An ending tells a leak that a gate documents, or where the protection claims nothing, from a claim
-that is broken and from an attack that learned nothing.
+An ending distinguishes a documented leak, a leak about which the protection makes no claim, a
+broken claim, and an attack that learned nothing.
 """
 
 import json
@@ -104,7 +104,7 @@ def _row(
 
 
 def _alike(findings: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Full figures; adversaries with the same ones share them."""
+    """Rows of attacks in which adversaries with the same figures are joined."""
     shared: dict[str, dict[str, Any]] = {}
     for finding in findings:
         card = finding_card(finding)
@@ -114,7 +114,7 @@ def _alike(findings: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _bar(finding: Mapping[str, Any]) -> dict[str, float] | None:
-    """Ends of a bar, in percent of its track: value, interval, and what anybody could say."""
+    """Positions on a bar, in percent: value, interval, and what is reached without the view."""
     measure = telling(finding)
     if measure is None or (measure.scale.unit.low, measure.scale.unit.high) != (0.0, 1.0):
         return None
@@ -135,8 +135,8 @@ class Advice(NamedTuple):
     """What to do about an attack.
 
     Attributes:
-        change: of the configuration, the cheapest; empty where there is none.
-        text: what it costs, or what to know instead.
+        change: the cheapest change of the configuration; empty without one.
+        text: what the change costs, or what to know instead.
     """
 
     change: str = ""
@@ -164,7 +164,7 @@ def _advice(report: Mapping[str, Any], findings: Sequence[Mapping[str, Any]]) ->
     fitting = [remedy for count, remedy in ranked if count == most]
     best = min(fitting, key=lambda each: (not each["lossless"], len(each["costs"])))
     rest = [each["adversary"] for each in leaking if not answers(best, each)]
-    beside = f" It leaves what it tells {', '.join(rest)}." if rest else ""
+    beside = f" It does not hide this from {', '.join(rest)}." if rest else ""
     return Advice(in_words(best), price(report, best) + beside)
 
 
@@ -186,7 +186,7 @@ def in_words(remedy: Mapping[str, Any]) -> str:
 
 
 def as_toml(remedy: Mapping[str, Any]) -> str:
-    """A change as it stands in a configuration file."""
+    """A change as written in a configuration file."""
     named = [(f"[[{remedy['key']}]]", layer) for layer in remedy["value"]]
     if "algorithm" in remedy:
         named.insert(0, ("[algorithm]", remedy["algorithm"]))
@@ -198,7 +198,7 @@ def as_toml(remedy: Mapping[str, Any]) -> str:
 
 
 def replaced(remedy: Mapping[str, Any]) -> str:
-    """The tables that a change stands in place of."""
+    """The tables that a change replaces."""
     return f"{'[algorithm] and ' if 'algorithm' in remedy else ''}all [[{remedy['key']}]]"
 
 
@@ -207,7 +207,7 @@ def _toml(value: object) -> str:
 
 
 def idle_gates(report: Mapping[str, Any], remedy: Mapping[str, Any]) -> list[int]:
-    """Numbers of the gates that ask for what a change takes away: exact sums, documented leaks."""
+    """Numbers of the gates that need what a change removes: exact sums, documented leaks."""
 
     def is_idle(gate: Mapping[str, Any]) -> bool:
         if gate["metric"] == "lossless":
@@ -218,7 +218,7 @@ def idle_gates(report: Mapping[str, Any], remedy: Mapping[str, Any]) -> list[int
 
 
 def gates_at_risk(report: Mapping[str, Any], remedy: Mapping[str, Any]) -> list[int]:
-    """Numbers of the gates on utility that a change asks of other sums, or another algorithm."""
+    """Numbers of the gates on utility that a change of sums or algorithm puts at risk."""
     if remedy["lossless"] and "algorithm" not in remedy:
         return []
     return [
@@ -260,7 +260,7 @@ def price(report: Mapping[str, Any], remedy: Mapping[str, Any]) -> str:
     if asked := [report["gates"][number]["name"] for number in gates_at_risk(report, remedy)]:
         one = len(asked) == 1
         gates = f"the {'gate' if one else 'gates'} {' and '.join(asked)}"
-        parts.append(f"{gates} may fall, accuracy being paid")
+        parts.append(f"{gates} may fall, because accuracy is lost")
     if open_ := dict.fromkeys(each["attack"] for each in remedy.get("open", ())):
         parts.append(f"nothing is claimed against {', '.join(open_)}")
     text = "; ".join([*parts, *remedy["costs"]])
@@ -271,7 +271,7 @@ SMALLEST_CHANGES = (
     "Smallest changes under which a layer withstands what was found, by how much they answer. "
     "Bytes are metered on a round in which everybody sends every row."
 )
-"""What stands above the changes of a report."""
+"""The heading of a report's changes."""
 
 
 def changes(report: Mapping[str, Any]) -> list[dict[str, Any]]:

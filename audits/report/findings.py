@@ -1,6 +1,6 @@
 """A finding in the words and numbers of a report: severity, one plain sentence, JSON.
 
-Which figures there are, how bad they are and what is said of them stands in their records
+The figures, their severities and the sentences about them are defined in their records
 (``attacks.scoring.measures``).
 """
 
@@ -16,12 +16,12 @@ from attacks.scoring.measures import Figures, Measure, listed_keys, measures_of,
 
 
 def severity(finding: Finding) -> str | None:
-    """How bad it is: as the worst of its figures says; None if nothing was measured.
+    """The severity of a finding, that of its worst figure; None if nothing was measured.
 
     A gain over public knowledge or guessing counts by its lower limit, which holds for all gains of
     an audit at once with 99 %: high from 0.20, medium from 0.05, low if any is certain and it is
-    0.02 or more. A share of 0.9 that stands behind a high gain is critical. Each record has its own
-    rule; what has none is info.
+    0.02 or more. A share of 0.9 behind a high gain is critical. Each record has its own rule; a
+    figure without a rule is info.
     """
     return severity_of(finding.figures) if finding.measured else None
 
@@ -40,7 +40,7 @@ def sentence(finding: Finding) -> str:
 
 
 def _clause(measure: Measure, figures: Figures, details: Mapping[str, Any]) -> str | None:
-    """What the record says of its figure; None where it is silent or lacks what it speaks of."""
+    """The record's clause about its figure; None without one, or if a figure in it is missing."""
     low, high = measure.said
     if not low < (figures[measure.key] or 0.0) < high:
         return None

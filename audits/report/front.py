@@ -32,7 +32,7 @@ class Action(NamedTuple):
 
     Attributes:
         what: to do, in a sentence.
-        lines: of a configuration, if there are any.
+        lines: lines for the configuration, if any.
         costs: of it.
     """
 
@@ -42,7 +42,7 @@ class Action(NamedTuple):
 
 
 def front(report: Mapping[str, Any]) -> dict[str, Any]:
-    """What page one holds; what it has no room for stands further down."""
+    """The content of page one; the rest is further down."""
     rows = attack_rows(report)
     gates = gate_rows(report["gates"])
     found = [row for row in rows if row["leaks"]]
@@ -77,7 +77,7 @@ def _severities(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _actions(report: Mapping[str, Any]) -> Iterator[Action]:
-    """Changes that answer what leaks, then what none answers, then what nobody judges."""
+    """Changes that remove leaks, then leaks without a remedy, then figures without a gate."""
     left = [finding for finding in report["findings"] if leaks(finding)]
     total, beyond = len(left), ", ".join(beyond_exact_sums(report))
     for remedy in report.get("remedies", ()):
@@ -88,7 +88,7 @@ def _actions(report: Mapping[str, Any]) -> Iterator[Action]:
         what = f"{capital(remedy['system'])} answers {len(answered)} of {total} findings."
         if len(left) + len(answered) == total and beyond:
             what += f" No stack of exact sums withstands {beyond}."
-        what += f" Put in place of {replaced(remedy)}:"
+        what += f" Put this in place of {replaced(remedy)}:"
         yield Action(what, as_toml(remedy), f"Costs {price(report, remedy)}")
     if left and "remedies" in report:
         names = ", ".join(dict.fromkeys(finding["attack"] for finding in left))
@@ -123,13 +123,16 @@ def _undecided(report: Mapping[str, Any]) -> Iterator[Action]:
     if any(UNJUDGED in reason for reason in reasons):
         yield Action("Set a gate for every figure above info, or document the leak.")
     if any(UNEXCUSED in reason for reason in reasons):
-        yield Action("Document what is high or critical, or waive it for a while: no gate does.")
+        yield Action(
+            "Document what is high or critical, or waive it until a given day: "
+            "a gate does not excuse it."
+        )
     if report.get("switched_off"):
-        yield Action("Run every attack of the algorithm: take out the key 'attacks'.")
+        yield Action("Run every attack of the algorithm: remove the key 'attacks'.")
     if any(each.get("lacks") for each in report["findings"]):
         yield Action("Record what attacks read: see [recording].")
     for absent in dict.fromkeys(each.get("not_installed") for each in report["findings"]):
         if absent:
-            yield Action(f"Install what an attack would use: {absent}.")
+            yield Action(f"Install the extra that an attack would use: {absent}.")
     if not report["gates"]:
-        yield Action("Set gates: without them an audit measures and does not judge.")
+        yield Action("Set gates: without gates an audit measures but does not judge.")

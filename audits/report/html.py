@@ -1,7 +1,7 @@
 """Rendering a report as one self-contained page.
 
 The page needs no script, font, image or network: charts are inline SVG, the style sheet is inline,
-and a content security policy forbids the rest. What it leaves out stands in ``report.json``.
+and a content security policy forbids the rest. What it leaves out is in ``report.json``.
 """
 
 from collections.abc import Mapping
@@ -137,7 +137,7 @@ def _page(report: Mapping[str, object], *, whole: bool) -> str:
 
 
 def render_summary(report: Mapping[str, Any]) -> str:
-    """Writes what the command line says of a report, line by line."""
+    """Writes the command line's summary of a report, line by line."""
     return (
         _environment()
         .get_template("summary.txt.j2")

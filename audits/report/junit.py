@@ -17,7 +17,7 @@ from audits.report.text import spoken
 _KINDS = {FAIL: "failure", OPEN: "error", WAIVED: "skipped", KNOWN: "skipped"}
 _COUNTED = {"failure": "failures", "error": "errors", "skipped": "skipped"}
 _Case = tuple[str, str, str, str]
-"""Class, name, what it is ("" for passed), and why."""
+"""Class, name, outcome ("" for passed), and reason."""
 
 
 def render_junit(report: Report) -> str:
@@ -46,7 +46,7 @@ def _gates(report: Report, found: Sequence[Objection]) -> list[_Case]:
 
 
 def _attacks(report: Report, found: Sequence[Objection]) -> list[_Case]:
-    """What no gate has said already."""
+    """Attacks that no gate covers."""
     cases = []
     order = (FAIL, OPEN, WAIVED, KNOWN)
     for finding in report["findings"]:

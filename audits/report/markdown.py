@@ -93,7 +93,7 @@ def _pair(finding: Mapping[str, Any]) -> tuple[str | None, str | None]:
 
 
 def _held(report: Report) -> Table:
-    """Attacks that ran and learned nothing that counts, so that a pass says what it rests on."""
+    """Attacks that ran and learned nothing relevant, so that a pass shows its basis."""
     rows = [
         (
             ending(each, report).words,
@@ -107,7 +107,7 @@ def _held(report: Report) -> Table:
 
 
 def _changes(report: Report) -> list[str]:
-    """What to change, in the words of the page; nothing where no change answers anything."""
+    """The section on what to change, in the words of the page; empty without a change."""
     parts = []
     for change in changes(report):
         told = (

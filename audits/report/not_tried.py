@@ -1,7 +1,7 @@
 """What an audit did not try: by kind, in the words of page one.
 
-A verdict speaks of the attacks that ran, on what was recorded. What no attack of the suite does
-stands in ``attacks.suite.UNATTACKED``; all else follows from the report.
+A verdict covers only the attacks that ran, on what was recorded. ``attacks.suite.UNATTACKED`` lists
+what no attack of the suite does; the rest follows from the report.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -22,12 +22,12 @@ KINDS: Mapping[str, str] = {
     "unread": "messages that reach an adversary and that no attack has read",
     "raised": "attacks that raised an error",
     "evidence": "attacks that lacked payloads which were sent and not recorded",
-    "knowledge": "attacks that need a fact which nobody states",
+    "knowledge": "attacks that need a fact which is not stated",
     "extra": "attacks that would have searched further with an extra that is not installed",
-    "nothing to read": "attacks that found nothing that they read in any view",
+    "nothing to read": "attacks that found nothing to read in any view",
     "switched off": "attacks of this algorithm that the configuration leaves out",
 }
-"""What each kind is, in the order in which they are told."""
+"""The meaning of each kind, in the order in which they are reported."""
 
 _LACKING: Mapping[str, str] = {
     "raised": "that raised an error: {}",
@@ -40,7 +40,7 @@ _LACKING: Mapping[str, str] = {
 
 
 def not_tried(report: Report, *, rounds: int, denoisers: bool) -> list[dict[str, Any]]:
-    """What a report does not speak of.
+    """What an audit did not try.
 
     Args:
         report: with its configuration and findings.
@@ -72,13 +72,13 @@ def not_tried(report: Report, *, rounds: int, denoisers: bool) -> list[dict[str,
 
 
 def not_tried_line(report: Report) -> str:
-    """All of it in one line; empty where a report of an earlier version does not say."""
+    """All of it in one line; empty for reports of earlier versions."""
     told: Sequence[Mapping[str, Any]] = report.get("not_tried", ())
     return "; ".join(map(_short, told))
 
 
 def _short(told: Mapping[str, Any]) -> str:
-    """As the line has it: attacks that found nothing to read lose nothing, and are counted."""
+    """The short form for the line: attacks with nothing to read are only counted."""
     attacks = len(told["attacks"])
     if told["kind"] == "nothing to read":
         return f"{attacks} {'attack' if attacks == 1 else 'attacks'} with nothing to read"
@@ -95,7 +95,7 @@ def _measured(findings: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, An
 
 
 def _unattacked(findings: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """What no attack does, or none of this audit did."""
+    """What no attack does, or no attack of this audit did."""
     told = {
         MEASURES[key].secret
         for finding in _measured(findings)
@@ -129,7 +129,7 @@ def _unrecorded(configuration: Mapping[str, Any], rounds: int) -> Iterator[str]:
 
 
 def _lacking(report: Report) -> Iterator[tuple[str, str]]:
-    """Attacks that did not run as they could have, each with the kind of what it lacked."""
+    """Attacks that did not run fully, each with the kind of what it lacked."""
     measured = {each["attack"] for each in _measured(report["findings"])}
     for finding in report["findings"]:
         attack, reason = finding["attack"], finding["reason"] or ""

@@ -1,9 +1,9 @@
-"""Where a finding belongs in the configuration: at the setting that would have to change.
+"""The place of a finding in the configuration: the setting that would have to change.
 
-What an adversary can tell of rated sets is up to the cloak, what it sees beside them to the layer
-that collects uploads; what it finds in bags is up to the layers of bags; and where there is no such
-layer, to the algorithm, which sends uploads in the clear. A gate on utility, losslessness or
-epsilon belongs to itself.
+The cloak is responsible for what an adversary can tell about rated sets, the layer that collects
+uploads for the rest of what it sees, and the layers of bags for what it finds in bags. Without such
+a layer the algorithm is responsible, since it sends uploads in clear. The place of a gate on
+utility, losslessness or epsilon is the gate itself.
 """
 
 import re
@@ -22,7 +22,7 @@ from secure_fedrec.protection import BAG_RECORDS, RECORDS
 _CLOAKED = ("rated_sets", "virtual_rows")
 """Kinds of claims about what a cloak covers."""
 _NO_FILE = "config.json"
-"""The configuration that a run folder keeps: of an audit that was given none."""
+"""The configuration file of a run folder, used for an audit without a configuration file."""
 
 
 def config_path(report: Report) -> str:
@@ -31,7 +31,7 @@ def config_path(report: Report) -> str:
 
 
 def config_line(report: Report, key: str) -> int:
-    """The 1-based line of a key; of what surrounds it, where it is not in the file."""
+    """The 1-based line of a key, or of its enclosing table if it is not in the file."""
     return line_of(key, report.get("source", {}).get("lines", {}))
 
 
@@ -55,12 +55,12 @@ def key_of_gate(report: Report, number: int) -> str:
 
 
 def key_of_finding(report: Report, finding: Mapping[str, Any], metric: str | None = None) -> str:
-    """The key that a finding is up to.
+    """The key that is responsible for a finding.
 
     Args:
         report: with its configuration.
         finding: of it.
-        metric: the figure that is looked at; None for the worst.
+        metric: the figure in question; None for the worst.
     """
     figures = figures_of(finding)
     metric = metric or min(
@@ -89,7 +89,7 @@ def key_of_adversary(report: Report, name: str | None) -> str:
 
 
 def setting(report: Report, key: str) -> Any:
-    """The value of a key of the configuration; None where there is none."""
+    """The value of a key of the configuration; None without one."""
     value: Any = report["configuration"]
     for step in re.findall(r"[^.\[\]]+", key):
         if isinstance(value, list) and step.isdecimal() and int(step) < len(value):

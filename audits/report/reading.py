@@ -1,7 +1,7 @@
 """Reading a report back: from a run folder or its ``report.json``, checked against the schema.
 
-A report is data from elsewhere, another machine or an artifact of a pipeline: what does not follow
-the schema is refused before anything is made of it.
+A report may come from another machine or from a pipeline: data that do not follow the schema are
+refused before they are used.
 """
 
 import json
@@ -36,10 +36,10 @@ _TYPES: Mapping[str, Callable[[object], bool]] = {
 
 
 def report_file(result: Path) -> Path:
-    """Where the report of a RESULT lies: a run folder, or the ``report.json`` of one.
+    """The report file of a RESULT: a run folder, or the ``report.json`` of one.
 
     Raises:
-        DataError: there is nothing, or a run that was not finished.
+        DataError: there is no report, or the run was not finished.
     """
     if not result.is_dir():
         if not result.exists():
@@ -49,14 +49,14 @@ def report_file(result: Path) -> Path:
         return result / REPORT_NAME
     if (result / CONFIG_NAME).exists():
         raise DataError(result, _UNFINISHED)
-    raise DataError(result, "is no run folder: it holds no report.json")
+    raise DataError(result, "is not a run folder: it does not hold a report.json")
 
 
 def read_report(result: Path) -> dict[str, Any]:
     """The report of a RESULT.
 
     Raises:
-        DataError: it is missing, no JSON, of another version, or does not follow the schema.
+        DataError: it is missing, not JSON, of another version, or does not follow the schema.
     """
     path = report_file(result)
     with readable(path), refused(path, "is not valid JSON: {}", ValueError):
@@ -64,7 +64,7 @@ def read_report(result: Path) -> dict[str, Any]:
         json.dumps(report, allow_nan=False)  # Python reads what is no JSON
     version = report.get("schema_version") if isinstance(report, dict) else None
     if not isinstance(report, dict) or version is None:
-        raise DataError(path, "is no report of an audit")
+        raise DataError(path, "is not a report of an audit")
     if version != SCHEMA_VERSION:
         problem = f"has schema version {version!r}, this is version {SCHEMA_VERSION!r}"
         raise DataError(path, problem)
@@ -78,13 +78,13 @@ def read_report(result: Path) -> dict[str, Any]:
 
 
 def _require_figures(result: Path, report: Mapping[str, Any]) -> None:
-    """Load figures of plug-ins, which findings are judged by, as a run's own configuration does.
+    """Load figures of plug-ins, by which findings are judged, as a run's own configuration does.
 
-    Nothing is imported for a report alone, which anybody may have written.
+    Nothing is imported for a report without its run folder, since anybody may have written it.
 
     Raises:
         ConfigError: one cannot be loaded.
-        DataError: it is a report alone, and has figures that are not known here.
+        DataError: it is a report without its run folder, and has unknown figures.
     """
     manifest = report.get("manifest")
     plugins = manifest.get("plugins") if isinstance(manifest, dict) else None
@@ -99,7 +99,7 @@ def _require_figures(result: Path, report: Mapping[str, Any]) -> None:
 
 
 def _require_latest(run: Path, report: Mapping[str, Any]) -> None:
-    """Refuse the report of a run that was continued under another configuration, and cut off."""
+    """Refuse the report of a run that was continued under another configuration, unfinished."""
     with refused(run / CONFIG_NAME, "is damaged", OSError, ValueError, KeyError, TypeError):
         begun = read_json(run / CONFIG_NAME)[CONFIG_DIGEST]
     if begun != report["manifest"]["config_sha256"]:
@@ -109,7 +109,7 @@ def _require_latest(run: Path, report: Mapping[str, Any]) -> None:
 def _problems(
     value: Any, schema: Mapping[str, Any], defs: Mapping[str, Any], where: str
 ) -> Iterator[str]:
-    """What is wrong with a value, by as much of JSON Schema as the schema of reports uses."""
+    """Errors of a value, by the part of JSON Schema that the schema of reports uses."""
     if "$ref" in schema:
         yield from _problems(value, defs[schema["$ref"].rpartition("/")[2]], defs, where)
     kinds = schema.get("type", [])

@@ -1,11 +1,11 @@
-"""What to change in a configuration so that a finding goes away, and what that costs.
+"""Changes of a configuration that remove a finding, and what they cost.
 
-Nothing here knows an attack or a layer by name. An attack says what has to be hidden to withstand
-it (``Control.breaks``), a layer from whom it hides what (``Layer.stands``), and the algorithm over
-which layers a claim holds at all. Settings that raise how many clients a sum is over
-(``Layer.options``) hide nothing: one is set beyond the largest sum that the attack could have
-solved on this recording. Bytes come from the meter of a round of empty rows through the changed
-stack; what else it costs, from the claim of that stack.
+No attack or layer is treated by name here. An attack states what has to be hidden to withstand it
+(``Control.breaks``), a layer what it hides from whom (``Layer.stands``), and the algorithm over
+which layers a claim holds. Settings that raise the number of clients behind a sum
+(``Layer.options``) do not hide anything: such a setting is put above the largest sum that the
+attack could have solved on this recording. Bytes are metered on a round of empty rows through the
+changed stack; other costs follow from the claim of that stack.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -39,18 +39,19 @@ from secure_fedrec.uploads import RowBlock
 from secure_fedrec.wire import Adversary, Meter, Wire
 
 _WORDS = 2_000_000
-"""Ring words that the round of empty rows may take; it has fewer clients where rows are many."""
+"""Limit of ring words in the round of empty rows, which has fewer clients if there are many rows.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class _Change:
-    """A stack, and the settings of its layers that are no defaults.
+    """A stack, and the settings of its layers that are not defaults.
 
     Attributes:
         in_bags: whether it is over bags.
         layers: settings by name, in order.
-        option: what raises the fewest clients of a sum in it; None where a layer hides.
-        fewest: those clients.
+        option: the setting that raises the fewest clients of a sum; None if a layer hides the leak.
+        fewest: the value of that setting.
     """
 
     in_bags: bool
@@ -60,17 +61,17 @@ class _Change:
 
     @property
     def key(self) -> str:
-        """Of the configuration."""
+        """The key of the configuration."""
         return "bag_protection" if self.in_bags else "protection"
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of its layers."""
+        """The names of its layers."""
         return tuple(name for name, _ in self.layers)
 
 
 def claimed(config: AuditConfig, attack: str, adversary: Adversary) -> bool:
-    """Whether the stack says that it withstands this attack by this adversary."""
+    """Whether the stack claims to withstand this attack by this adversary."""
     in_bags, needed = _asked(attack)
     layers = config.bag_protection if in_bags else config.protection
     records = [_records(in_bags=in_bags)[name] for name in layers]
@@ -84,7 +85,7 @@ def findings_json(
     *,
     adversaries: Sequence[Adversary],
 ) -> list[dict[str, Any]]:
-    """The report's ``findings``, each with whether the stack says that it withstands it."""
+    """The report's ``findings``, each with whether the stack claims to withstand it."""
     named = {adversary.name: adversary for adversary in adversaries}
     return [
         finding_json(finding, controls.get(finding.attack))
@@ -100,8 +101,8 @@ def remedies(
 
     Args:
         config: what was audited.
-        findings: all of them; what learned nothing needs no change.
-        sizes_of: sizes of the federation; of other settings of the algorithm, where given.
+        findings: all findings; those that learned nothing do not need a change.
+        sizes_of: sizes of the federation, optionally under other settings of the algorithm.
     """
     sizes = sizes_of()
     learned = [f for f in findings if f.measured and severity(f) not in (None, "info")]
@@ -110,19 +111,19 @@ def remedies(
     told = (_told(config, change, learned, sizes_of) for change in changes.values())
 
     def rank(each: Mapping[str, Any]) -> tuple[int, int, bool]:
-        """By what is answered, then by what is left open, then by whether accuracy is paid."""
+        """Sort by findings removed, then by findings left open, then by lost accuracy."""
         return -len(each["against"]), len(each["open"]), not each["lossless"]
 
     return sorted(filter(None, told), key=rank)
 
 
 def _reach(finding: Finding) -> int:
-    """Clients behind the largest sum that an attack could have solved, as far as it says so."""
+    """Clients behind the largest sum that an attack could have solved, if it states this."""
     return int(finding.details.get("largest_sum_within_reach", 1))
 
 
 def _changes(config: AuditConfig, finding: Finding, sizes: Sizes, fewest: int) -> Iterator[_Change]:
-    """Smallest stacks that withstand what was found; none if the present one says it does."""
+    """Smallest stacks that withstand what was found; empty if the present stack claims to."""
     in_bags, needed = _asked(finding.attack)
     adversary = _adversary(config, finding)
     if adversary.taps:
@@ -154,7 +155,7 @@ def _changes(config: AuditConfig, finding: Finding, sizes: Sizes, fewest: int) -
 
 
 def _withstands(config: AuditConfig, change: _Change, attack: str, adversary: Adversary) -> bool:
-    """Whether a layer hides what an attack has to see, under a change of sums or of bags."""
+    """Whether a layer, under a change of sums or bags, hides what an attack has to see."""
     in_bags, needed = _asked(attack)
     present = config.bag_protection if in_bags else config.protection
     names = change.names if in_bags == change.in_bags else tuple(present)
@@ -163,7 +164,7 @@ def _withstands(config: AuditConfig, change: _Change, attack: str, adversary: Ad
 
 
 def _answers(config: AuditConfig, change: _Change, finding: Finding) -> bool:
-    """Whether a finding goes away: it is withstood, or its sums are put out of its reach."""
+    """Whether a finding goes away: it is withstood, or its sums are beyond the attack's reach."""
     adversary, (in_bags, _) = _adversary(config, finding), _asked(finding.attack)
     if in_bags != change.in_bags or adversary.taps:
         return False
@@ -173,7 +174,7 @@ def _answers(config: AuditConfig, change: _Change, finding: Finding) -> bool:
 
 
 def _open(config: AuditConfig, change: _Change) -> list[dict[str, str]]:
-    """Attacks that read messages of the algorithm, and against which nothing is claimed then."""
+    """Attacks that read messages of the algorithm and against which the change makes no claim."""
     return [
         {"attack": attack, "adversary": adversary.name}
         for adversary in config.adversaries
@@ -183,7 +184,7 @@ def _open(config: AuditConfig, change: _Change) -> list[dict[str, str]]:
 
 
 def _asked(attack: str) -> tuple[bool, frozenset[str]]:
-    """Where an attack looks, in bags or sums, and what may be hidden there to withstand it."""
+    """Whether an attack reads bags or sums, and what may be hidden there to withstand it."""
     control = SUITE[attack].control
     return control.in_bags, STOPS[control.breaks]
 
@@ -203,8 +204,8 @@ def _adversary(config: AuditConfig, finding: Finding) -> Adversary:
 def _hidden(records: Sequence[Layer], adversary: Adversary) -> frozenset[str]:
     """What a stack hides from a coalition.
 
-    Clients join a coalition as far as the built stack says; where nobody denoises, the denoisers
-    are clients like others.
+    A coalition includes clients as far as the built stack allows; without denoisers, denoisers
+    count as ordinary clients.
     """
     denoised = any(record.traits.denoising not in (None, "none") for record in records)
     roles = {party.partition(":")[0].rstrip("s") for party in adversary.corrupt} - {"client"}
@@ -219,9 +220,9 @@ def _settings(
     sizes: Sizes,
     raised: Mapping[str, Mapping[str, int]] = MappingProxyType({}),
 ) -> tuple[tuple[str, Mapping[str, Any]], ...]:
-    """Of layers that are there already, theirs; of the others, what to start from.
+    """Settings of existing layers are kept; new layers get initial settings.
 
-    Where a new layer stands on one that is there, that one has at least what it would start from,
+    If a new layer is put on an existing one, the existing layer gets at least its initial settings,
     and none of its options: noise needs more survivors than masks alone, and refuses a floor.
     """
     found = []
@@ -238,16 +239,16 @@ def _settings(
 
 
 def _given(settings: Any) -> dict[str, Any]:
-    """Settings that are no defaults."""
+    """Settings that are not defaults."""
     plain = {each.name: each.default for each in fields(settings)}
     return {key: value for key, value in asdict(settings).items() if value != plain[key]}
 
 
 def _learner(config: AuditConfig, change: _Change) -> Any:
-    """Settings of the algorithm that bear a change; None where its own do.
+    """Settings of the algorithm with which training works under a change; None to keep its own.
 
     Raises:
-        ConfigError: they do not agree with its others.
+        ConfigError: they do not agree with its other settings.
     """
     known = _records(in_bags=change.in_bags)
     asked = {key: value for name in change.names for key, value in known[name].bears.items()}
@@ -261,7 +262,7 @@ def _told(
     learned: Sequence[Finding],
     sizes_of: Callable[..., Sizes],
 ) -> dict[str, Any] | None:
-    """A change as ``report.json`` keeps it; None for one that this federation cannot carry."""
+    """A change as in ``report.json``; None if this federation does not allow it."""
     answered = [finding for finding in learned if _answers(config, change, finding)]
     claim = _claims(config, in_bags=change.in_bags)[change.names]
     known, option = _records(in_bags=change.in_bags), change.option
@@ -300,7 +301,7 @@ def _told(
 
 
 def _require_priced(config: AuditConfig, change: _Change, sizes: Sizes) -> None:
-    """Refuse noise in bags that has no price over the rounds of a run.
+    """Refuse noise in bags without a finite price over the rounds of a run.
 
     Raises:
         ConfigError: it has none, or the layers do not fit the federation.
@@ -312,7 +313,7 @@ def _require_priced(config: AuditConfig, change: _Change, sizes: Sizes) -> None:
 
 
 def _bytes_up(change: _Change, sizes: Sizes, codec: FixedPoint) -> float:
-    """Mean bytes that a client sends in a round in which everybody sends every row.
+    """Mean bytes that a client sends in a round in which all clients send every row.
 
     Raises:
         ConfigError: the stack does not fit the federation.
@@ -344,5 +345,5 @@ def _bytes_up(change: _Change, sizes: Sizes, codec: FixedPoint) -> float:
 
 
 def _fitting(name: str, settings: Mapping[str, Any], few: Sizes) -> Mapping[str, Any]:
-    """What depends on the number of clients, for fewer of them."""
+    """Adapt settings that depend on the number of clients to fewer clients."""
     return {key: value for key, value in RECORDS[name].start(few).items() if key in settings}

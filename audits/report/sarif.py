@@ -1,8 +1,8 @@
 """The report as SARIF 2.1.0 (OASIS, errata 01): for code scanning, at lines of the configuration.
 
-A result is a finding of an attack, or a gate on something else that does not hold. What a gate
-documents, a waiver excuses or the baseline knows is a suppressed result. Attacks that did not apply
-or were not asked for, and controls that failed, are notifications of the run.
+A result is a finding of an attack, or another gate that does not hold. A result that a gate
+documents, a waiver excuses or the baseline contains is suppressed. Attacks that did not apply or
+were not requested, and controls that failed, are notifications of the run.
 """
 
 import json
@@ -33,7 +33,7 @@ _FINGERPRINT = "secureFedrec/v1"
 _LEVELS = {"critical": "error", "high": "error", "medium": "warning", "low": "note", "info": "note"}
 _WORST = ("error", "warning", "note")
 _SCORES = {"critical": "9.0", "high": "8.0", "medium": "5.0", "low": "3.0"}
-"""What code scanning sorts by, of a rule; each in the middle of its range."""
+"""Security severities of rules, by which code scanning sorts; each in the middle of its range."""
 
 
 def render_sarif(report: Report) -> str:
@@ -55,7 +55,7 @@ def render_sarif(report: Report) -> str:
 
 
 def _results(report: Report) -> list[dict[str, Any]]:
-    """Findings and gates that are no pass, each once."""
+    """Findings and gates that do not pass, each once."""
     found = objections(report)
     of_attacks = [each for each in found if each.attack is not None]
     others = [each for each in found if each.attack is None and each.gate is not None]
@@ -124,7 +124,7 @@ def _gate(report: Report, objection: Objection) -> dict[str, Any]:
 
 
 def _level(objection: Objection, finding: Mapping[str, Any] | None) -> str:
-    """Fallen is an error, undecided a warning at least; what is excused counts by its severity."""
+    """Level of a result: error if it fell, at least warning if undecided, else by severity."""
     severity = None if finding is None else finding["severity"]
     by_severity = _LEVELS[severity or "info"]
     if objection.state == FAIL:
@@ -159,9 +159,9 @@ def _standing(
 
 
 def _fingerprint(report: Report, adversary: str | None, *what: str) -> dict[str, str]:
-    """The same for the same leak, whatever its figures, its line, or what the adversary is called.
+    """A fingerprint of a leak, independent of its figures, its line and the adversary's name.
 
-    Which system, on which data, is attacked by which parties, and by what.
+    It covers the system, the data, the parties of the adversary, and the attack.
     """
     key = key_of_adversary(report, adversary)
     told = setting(report, key)
@@ -235,12 +235,12 @@ def _rule(report: Report, name: str) -> dict[str, Any]:
 _GATES = {
     "lossless": "The protected run equals its plain twin, bit for bit.",
     "epsilon": "The stated privacy loss against an adversary.",
-    "utility_gain": "What the model gains over the best trivial rule.",
+    "utility_gain": "The gain of the model over the best trivial rule.",
 }
 _NOTICES = {
     "attack-not-applicable": "An attack found nothing in the view that it could read.",
     "attack-switched-off": "An attack on such messages was switched off in the configuration.",
-    "control-failed": "A control of an attack failed: what it says, or its silence, means nothing.",
+    "control-failed": "A control of an attack failed, so its result, or lack of it, is meaningless.",
     "undecided": "Something else keeps the audit from a verdict.",
     "waiver-unused": "A waiver excuses nothing.",
 }
@@ -269,7 +269,7 @@ def _invocation(report: Report) -> dict[str, Any]:
 
 
 def _executed(report: Report) -> list[dict[str, Any]]:
-    """Attacks that say nothing, or whose controls say so of them."""
+    """Notifications for attacks without a result and for failed controls."""
     notices = []
     for each in report["findings"]:
         name = f"{each['adversary']}/{each['attack']}"

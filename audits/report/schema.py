@@ -31,7 +31,7 @@ def report_schema() -> dict[str, Any]:
 
 
 def finding_fields() -> frozenset[str]:
-    """Names of what a finding holds beside figures, at whatever depth."""
+    """Names of a finding's fields other than figures, at any depth."""
     schema = json.loads(_FRAME.read_text(encoding="utf-8"))
     return frozenset(_properties(schema["$defs"]["finding"]))
 
@@ -54,7 +54,7 @@ def _not_tried() -> dict[str, Any]:
         "attacks": {
             "type": "array",
             "items": {"type": "string"},
-            "description": "Names of the attacks concerned; empty where it is none of the suite's.",
+            "description": "Names of the attacks concerned; empty if no attack of the suite is.",
         },
     }
     return {
@@ -65,7 +65,7 @@ def _not_tried() -> dict[str, Any]:
             "required": list(fields),
             "properties": fields,
         },
-        "description": "What was not tried: a verdict speaks of nothing of this.",
+        "description": "What was not tried; a verdict does not cover this.",
     }
 
 

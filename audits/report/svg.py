@@ -64,9 +64,9 @@ def canvas(width: float, height: float) -> Iterator["Figure"]:
 
 @contextmanager
 def _undisturbed() -> Iterator[None]:
-    """Imports matplotlib, which an unknown MPLBACKEND would stop, though SVG needs none.
+    """Imports matplotlib even if MPLBACKEND is unknown, since SVG does not need a backend.
 
-    Nor has it anything to say then: without a folder for its fonts it finds them as well.
+    Its warnings are suppressed, too: without a cache folder it still finds its fonts.
     """
     named = None if "matplotlib" in sys.modules else os.environ.pop("MPLBACKEND", None)
     log = logging.getLogger("matplotlib")

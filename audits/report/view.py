@@ -60,7 +60,7 @@ def headline(finding: Mapping[str, Any]) -> str:
 
 
 def telling(finding: Mapping[str, Any]) -> Measure | None:
-    """The figure that stands for a finding, or the first that is as bad as the finding is."""
+    """The figure that represents a finding, or the first with the finding's severity."""
     figures = {**finding.get("details", {}), **finding}
 
     def rank(measure: Measure) -> int:
@@ -113,9 +113,9 @@ def adversary_rows(report: Mapping[str, Any]) -> list[dict[str, str]]:
     """Builds the outcome for each adversary.
 
     An adversary passes only if a gate says so, and nothing stands in its way: one without a gate is
-    "no gate", one whose every attack was not applicable is "not tested", and a failed control turns
-    a pass into "inconclusive". Where a gate documents a leak and holds, or what was found is
-    excused, the adversary "leaks as documented", which no reader shall take for a pass.
+    "no gate", one to which no attack applied is "not tested", and a failed control turns a pass
+    into "inconclusive". If a gate documents a leak and holds, or what was found is excused, the
+    adversary "leaks as documented", which is not a pass.
     """
     findings, gates, found = report["findings"], report["gates"], objections(report)
     named = [entry["adversary"] for entry in (*findings, *gates) if entry["adversary"]]
@@ -173,7 +173,7 @@ def gate_rows(gates: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _writer(metric: str) -> Callable[[Any], str]:
-    """How values of a figure are written; of what is no figure of an attack, as numbers go."""
+    """How values of a figure are written; plain numbers if it is not a figure of an attack."""
     known = MEASURES.get(metric)
     return gate_value if known is None else _WRITTEN[known.scale.unit.write]
 
@@ -186,7 +186,7 @@ def _limit(threshold: bool | float, write: Callable[[Any], str]) -> str:
 
 
 def finding_card(finding: Mapping[str, Any]) -> dict[str, Any]:
-    """What a finding says in full: its numbers, what they are of, and its controls."""
+    """All details of a finding: its numbers, their units, and its controls."""
     units = finding["units"]
     return {
         "adversary": finding["adversary"],
@@ -215,7 +215,7 @@ def _numbers(finding: Mapping[str, Any]) -> list[tuple[str, str, str]]:
 
 
 def _measure_row(finding: Mapping[str, Any], measure: Measure) -> tuple[str, str, str]:
-    """One measure as name, value and interval, with what anybody could have said."""
+    """One measure as name, value and interval, with the value reached without the view."""
     write = _WRITTEN[measure.scale.unit.write]
     remark = _span(finding, measure)
     beside = None if measure.prior is None else finding.get(measure.prior.key)

@@ -42,7 +42,7 @@ from secure_fedrec.properties import Comparison
 from secure_fedrec.wire import Adversary, Meter, Transcript
 
 Tell: TypeAlias = Callable[[str], None]
-"""Takes a line on what is about to run."""
+"""Called with a line about what is about to run."""
 
 
 def _say(line: str) -> None:
@@ -67,18 +67,18 @@ def audit(
     Args:
         config: what to audit.
         out: run folder; report, transcript, truth and checkpoint go there.
-        data_dir: where data sets lie.
+        data_dir: folder of the data sets.
         resume: continue the run in ``out``.
         command: the command line, for the report's reproducibility block.
         progress: whether to show progress bars on stderr.
         source: the configuration's file (``audits.config.lines``), for the report; None for none.
-        policy: what else is asked of the verdict; waivers as of today if left out.
+        policy: what else affects the verdict; waivers as of today if left out.
         formats: of the report's files.
-        tell: is told what is about to run; standard error if left out.
+        tell: called with what is about to run; prints to standard error if left out.
 
     Raises:
         ConfigError, DataError: refused before anything is written.
-        CheckpointError, TranscriptError: the run in ``out`` is not what it was.
+        CheckpointError, TranscriptError: the run in ``out`` is damaged or was changed.
         OSError: something could not be written; the run can be continued.
     """
     started = time.time()
@@ -138,11 +138,11 @@ def train(
     Args:
         config: what to train.
         out: run folder; None keeps everything in memory.
-        data_dir: where data sets lie.
+        data_dir: folder of the data sets.
         resume: continue the run in ``out``.
         progress: whether to show a progress bar on stderr.
-        observer: from the meter of the run, what is told of every round once it is over.
-        tell: is told what is about to run; standard error if left out.
+        observer: makes from the run's meter a function that is called after every round.
+        tell: called with what is about to run; prints to standard error if left out.
 
     Raises:
         ConfigError, DataError, CheckpointError, TranscriptError, OSError: as ``audit`` does.
@@ -170,7 +170,7 @@ def _measured(
     progress: bool,
     workers: int,
 ) -> Measured:
-    """Attack a finished run, price it and judge it."""
+    """Attack a finished run, compute its privacy cost and judge it."""
     config = federation.config
     transcript, truth = run.transcript.held(), truth_of(federation, run.truth)
     findings = attack_all(
@@ -219,7 +219,7 @@ def _measured(
 
 
 def _announce(federation: Federation[Task], run: RecordedRun, projected: int, tell: Tell) -> None:
-    """Say what is about to run and how large its transcript will be."""
+    """Print what is about to run and the projected size of its transcript."""
     facts, nouns = federation.task.facts, federation.task.facts.nouns
     capped = federation.stack.capped(run.engine.vault.example_counts())
     tell(
@@ -230,11 +230,11 @@ def _announce(federation: Federation[Task], run: RecordedRun, projected: int, te
 
 
 def writable(finding: Finding, *, inside: str) -> Finding:
-    """A finding as it is if a report can hold it; else one that says what of it no report can hold.
+    """A finding unchanged if a report can hold it; else one that names what a report cannot hold.
 
     Args:
-        finding: what an attack has given: rounds and units are whole numbers, and all else JSON
-            values.
+        finding: the result of an attack; rounds and units must be whole numbers, everything else
+            JSON values.
         inside: name of the attack's module.
     """
     try:
@@ -270,13 +270,13 @@ def attack_all(
     Args:
         transcript: the recorded run.
         truth: opened after the claims.
-        adversaries: whose views.
+        adversaries: the adversaries whose views are attacked.
         attacks: their names.
         seed: of all draws.
-        judged: pairs of attack and adversary that the limits of gains allow for, where that is
-            more than are asked for here.
+        judged: number of pairs of attack and adversary that the limits of gains allow for, if more
+            than run here.
         bars: whether to show progress.
-        workers: processes that share them.
+        workers: processes that share the work.
 
     Raises:
         HostError: a worker was killed.

@@ -30,7 +30,7 @@ class Federation(Generic[TaskT_co]):
 
     Args:
         config: the configuration.
-        task: what is learnt, and by which algorithm.
+        task: what is learnt, and the algorithm.
         stack: the protection stack.
         streams: random streams.
     """
@@ -41,10 +41,10 @@ class Federation(Generic[TaskT_co]):
     streams: Streams
 
     def under(self, secrets: Mapping[int, bytes] | None) -> Self:
-        """Of clients that draw what is theirs under secrets of their own.
+        """The federation with clients that draw their own values under their own secrets.
 
         Args:
-            secrets: 32 bytes by client; None leaves all to the seed.
+            secrets: 32 bytes by client; None derives everything from the seed.
         """
         if secrets is None:
             return self
@@ -57,7 +57,7 @@ class Federation(Generic[TaskT_co]):
         return self.task.fresh().algorithm
 
     def sizes(self, algorithm_settings: Any = None) -> Sizes:
-        """What a stack for it has to be built for, or for its algorithm under other settings."""
+        """The sizes for building a stack, optionally for other settings of the algorithm."""
         task: Any = self.task
         if algorithm_settings is not None:
             task = replace(task, settings=algorithm_settings)
@@ -66,7 +66,7 @@ class Federation(Generic[TaskT_co]):
         return sizes_of(algorithm, problem, cohort=cohort, bags=bags)
 
     def fresh(self) -> Fresh:
-        """Algorithm and problem of one more run, measured as the configuration says."""
+        """Algorithm and problem of a further run, measured as the configuration says."""
         fresh = self.task.fresh()
         if fresh.problem.evaluate is None:
             return fresh
@@ -77,7 +77,7 @@ class Federation(Generic[TaskT_co]):
         """Runs an algorithm and problem of it, without a recording.
 
         Args:
-            fresh: both.
+            fresh: algorithm and problem.
             stack: of layers; None for the federation's.
             others: further arguments of ``LocalEngine``.
         """
@@ -85,7 +85,7 @@ class Federation(Generic[TaskT_co]):
         return engine_of(fresh.algorithm, fresh.problem, stack, self.streams, **others)
 
     def recorded(self, policy: RecordingPolicy, directory: Path | None) -> RecordedRun:
-        """One more run, recorded in a folder or, without one, in memory."""
+        """A further run, recorded in a folder or, without one, in memory."""
         fresh = self.fresh()
         return RecordedRun(
             algorithm=fresh.algorithm,
@@ -108,11 +108,11 @@ def load_dataset(config: AuditConfig, data_dir: Path | None) -> Dataset:
 
     Args:
         config: the configuration.
-        data_dir: where data sets lie; None for their usual places, and for one's own files and
+        data_dir: folder of the data sets; None for their usual places, and for own files and
             plug-ins the folder of the configuration.
 
     Raises:
-        DataError: it is missing, damaged, or holds what it should not.
+        DataError: it is missing, damaged, or holds invalid data.
         ConfigError: a setting does not fit it.
     """
     if data_dir is None and config.data.name in (FILE, *DATA):
@@ -128,8 +128,8 @@ def load_federation(
 
     Args:
         config: the configuration.
-        data_dir: as of ``load_dataset``.
-        priced: as of ``build_federation``.
+        data_dir: see ``load_dataset``.
+        priced: see ``build_federation``.
 
     Raises:
         DataError: as ``load_dataset``.
@@ -140,7 +140,7 @@ def load_federation(
 
 
 def build_federation(config: AuditConfig, task: TaskT, *, priced: bool = True) -> Federation[TaskT]:
-    """Put the layers of a configuration together.
+    """Build the federation of a configuration, with its layers.
 
     Args:
         config: the configuration.
@@ -173,10 +173,10 @@ def build_federation(config: AuditConfig, task: TaskT, *, priced: bool = True) -
 
 
 def _require_traits(config: AuditConfig, algorithm: Algorithm) -> None:
-    """Refuse an algorithm that does not say what its rows are: nothing would be proven of them.
+    """Refuse an algorithm that does not state what its rows are: attacks could not prove anything.
 
     Raises:
-        ConfigError: it does not, or says what nobody knows.
+        ConfigError: it does not, or states an unknown value.
     """
     from secure_fedrec.testing.algorithms import require_traits  # noqa: PLC0415 - of plug-ins only
 
@@ -187,7 +187,7 @@ def _require_traits(config: AuditConfig, algorithm: Algorithm) -> None:
 
 
 def stack_of(config: AuditConfig, sizes: Sizes, streams: Streams) -> Stack:
-    """The layers of a configuration for a federation of some sizes.
+    """The stack of a configuration for a federation of the given sizes.
 
     Raises:
         ConfigError: a setting does not fit them, or noise its budget.
@@ -202,7 +202,7 @@ def stack_of(config: AuditConfig, sizes: Sizes, streams: Streams) -> Stack:
 
 
 def _require_plain_schedule(config: AuditConfig) -> None:
-    """Refuse rounds of everybody that do not exist, or under layers laid out for one cohort size.
+    """Refuse ``everybody_in`` rounds that do not exist, or with layers for one cohort size.
 
     Raises:
         ConfigError: there are such rounds.
@@ -211,7 +211,7 @@ def _require_plain_schedule(config: AuditConfig) -> None:
     if any(round_ > rounds for round_ in full):
         raise config.cohort.refusal("everybody_in", f"there are only {rounds} rounds")
     if full and (config.protection or config.bag_protection):
-        problem = "layers of protection are laid out for one size of cohort"
+        problem = "layers of protection are built for one cohort size"
         raise config.cohort.refusal("everybody_in", problem)
 
 
@@ -237,7 +237,7 @@ def require_parties(
 
 
 def _measured(config: AuditConfig, evaluate: Evaluate) -> Evaluate:
-    """The figures of reports, every so many rounds and after the last."""
+    """Measure the figures of reports, every few rounds and after the last."""
     every, last = config.run.evaluate_every, config.algorithm.rounds
 
     def measure(public: PublicState, vault: Vault) -> dict[str, float] | None:

@@ -1,4 +1,4 @@
-"""How far a check is, and how long it takes where the cryptography is carried out."""
+"""Progress of a check, and its duration if real cryptography is carried out."""
 
 import sys
 import time
@@ -19,8 +19,8 @@ def watched(
 ) -> Iterator[Callable[[], None]]:
     """Show the rounds of a check on stderr.
 
-    Where layers carry their cryptography out, what is to come is said before it begins, and after
-    the first round how long it takes.
+    If layers carry out real cryptography, the amount of work is printed before the start, and after
+    the first round the expected time.
 
     Args:
         config: what is checked.

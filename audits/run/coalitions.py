@@ -1,9 +1,9 @@
-"""Which coalitions an audit tries: those that the claims of the stack cover, and no others.
+"""The coalitions that an audit tries: those that the claims of the stack cover, and no others.
 
-One rule for every layer. Each states the coalitions that its claim covers (``Withstood``), and what
-goes beyond is refused: a run would not show such an adversary the keys, masks or noise that its
-clients hold, and would find that it learns nothing. What a claim covers is attacked, with the
-coalition's own part taken out of the sums (``attacks.view.coalition``).
+There is one rule for every layer. Each states the coalitions that its claim covers (``Withstood``),
+and others are refused: a run would not show such an adversary the keys, masks or noise that its
+clients hold, and would wrongly find that it learns nothing. Covered coalitions are attacked, with
+their own part subtracted from the sums (``attacks.view.coalition``).
 """
 
 from collections.abc import Sequence
@@ -16,15 +16,15 @@ from secure_fedrec.wire import Adversary
 def require_withstood(
     adversaries: Sequence[Adversary], claims: Sequence[Withstood], *, n_clients: int
 ) -> None:
-    """Refuse adversaries outside a claim, and those who leave nobody to attack.
+    """Refuse adversaries outside a claim, and those that leave no client to attack.
 
     Args:
-        adversaries: who looks.
-        claims: what the parts of the stack withstand.
+        adversaries: of the audit.
+        claims: the coalitions that the parts of the stack withstand.
         n_clients: clients of the federation.
 
     Raises:
-        ConfigError: there is one; the choices say who may look.
+        ConfigError: there is such an adversary; the choices list those that are allowed.
     """
     for adversary in adversaries:
         clients = len(adversary.members("client") or ())
@@ -32,7 +32,7 @@ def require_withstood(
             raise ConfigError(
                 "adversaries.corrupt",
                 adversary.name,
-                f"has all {clients} clients: nobody is left to attack",
+                f"has all {clients} clients: no client is left to attack",
                 [f"at most {n_clients - 1} clients"],
             )
         for claim in claims:

@@ -1,9 +1,9 @@
-"""A run folder: who may write it, whether it can take a run, and the configuration it keeps.
+"""A run folder: its single writer, whether it can hold a run, and its configuration.
 
 One process at a time writes a run folder. It holds locks of the operating system on ``run.lock``
-and on the folder, which the kernel takes back however the process ends; two processes would record,
-drop and replace each other's rounds. Where the system or the file system has no such locks, the
-folder is refused.
+and on the folder, which the kernel releases however the process ends; two processes would overwrite
+each other's rounds. If the system or the file system does not have such locks, the folder is
+refused.
 """
 
 import contextlib
@@ -22,26 +22,26 @@ from secure_fedrec.errors import CheckpointError, ConfigError, EncodingError
 
 CONFIG_NAME = "config.json"
 _SECRETS = "secrets.json"
-"""Beside it, of a deployment that was gathered."""
+"""File beside it, for a gathered deployment."""
 CONFIG_DIGEST = "sha256"
-"""Key under which a run's ``config.json`` carries the digest of all its other keys."""
+"""Key of a run's ``config.json`` for the digest of all its other keys."""
 
 _LOCK = "run.lock"
 
 
 @contextlib.contextmanager
 def one_writer(out: Path, *, resume: bool) -> Iterator[None]:
-    """Hold a run folder, made if it is missing, against every other process that would write it.
+    """Lock a run folder against other writers; the folder is made if it is missing.
 
-    A fresh run whose training leaves the ring ends there under any resumption, and would only
-    stand in the way of the next: what it wrote is taken away. What a resumed one had stays.
+    A fresh run whose training leaves the ring would end there again when resumed, and would only
+    block the folder: its files are removed. Files of a resumed run stay.
 
     Args:
         out: run folder.
         resume: whether a run in it is to be continued.
 
     Raises:
-        ConfigError: another process writes it, or it cannot be made, locked or take the run.
+        ConfigError: another process writes it, or it cannot be made, locked or used for the run.
     """
     try:
         _require_usable(out, resume=resume)  # before anything is touched
@@ -68,7 +68,7 @@ def one_writer(out: Path, *, resume: bool) -> Iterator[None]:
 
 
 def _empty(out: Path) -> None:
-    """Take away what a run wrote into its folder, which it found empty."""
+    """Remove the files of a run from a folder that was empty before."""
     for path in out.iterdir():
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path, ignore_errors=True)
@@ -78,7 +78,7 @@ def _empty(out: Path) -> None:
 
 @contextlib.contextmanager
 def unwritten(run: Path) -> Iterator[None]:
-    """Read a run folder while nobody writes it.
+    """Lock a run folder for reading, so that no process writes it.
 
     Raises:
         ConfigError: a process is writing it.
@@ -98,7 +98,7 @@ def unwritten(run: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _folder_locked(folder: Path, *, shared: bool) -> Iterator[None]:
-    """Lock the folder itself too, where the file system can: ``run.lock`` can be deleted.
+    """Lock the folder itself too, if the file system can, since ``run.lock`` can be deleted.
 
     Raises:
         ConfigError: a process is writing it.
@@ -117,7 +117,7 @@ def _folder_locked(folder: Path, *, shared: bool) -> Iterator[None]:
 
 
 def write_own_config(out: Path, settings: Mapping[str, Any]) -> None:
-    """Write ``config.json`` with its own digest, so that an edited one is known."""
+    """Write ``config.json`` with its own digest, so that edits are detected."""
     write_json(out / CONFIG_NAME, {**settings, CONFIG_DIGEST: _digest(settings)})
 
 
@@ -143,7 +143,7 @@ def read_own_config(out: Path) -> dict[str, Any]:
 
 
 def write_client_secrets(out: Path, secrets: Mapping[int, bytes]) -> None:
-    """Keep what clients of a deployment drew under, for its owner alone.
+    """Store the clients' secrets of a deployment, readable by the owner only.
 
     Args:
         out: run folder.
@@ -154,7 +154,7 @@ def write_client_secrets(out: Path, secrets: Mapping[int, bytes]) -> None:
 
 
 def read_client_secrets(out: Path) -> dict[int, bytes] | None:
-    """What ``write_client_secrets`` kept; None of a run whose clients drew by the seed.
+    """The secrets of ``write_client_secrets``; None if clients drew from the seed.
 
     Raises:
         CheckpointError: it is damaged.
@@ -195,10 +195,10 @@ def _unusable(folder: Path, problem: str) -> ConfigError:
 
 
 def _require_usable(out: Path, *, resume: bool) -> None:
-    """Refuse a folder that cannot take the run.
+    """Refuse a folder that cannot be used for the run.
 
     Raises:
-        ConfigError: it already holds a run, holds none to resume, or is no empty folder.
+        ConfigError: it already holds a run, holds none to resume, or is not an empty folder.
     """
     if out.exists() and not out.is_dir():
         raise _unusable(out, "is not a folder")
@@ -209,7 +209,7 @@ def _require_usable(out: Path, *, resume: bool) -> None:
     if begun and not resume:
         raise _unusable(out, "already holds a run; continue it with --resume or name a new folder")
     if resume and not begun:
-        raise _unusable(out, "holds no run to resume")
+        raise _unusable(out, "does not hold a run to resume")
     # A kill before the first file was whole leaves only its unfinished form.
     found = out.iterdir() if out.exists() else ()
     if not resume and any(path.suffix != ".part" and path.name != _LOCK for path in found):

@@ -1,9 +1,9 @@
-"""What an audit will take, and what its gates can see, before it is begun.
+"""Forecast of an audit's time, memory and disk, and of what its gates can decide.
 
-Memory and disk follow from the sizes of everything; seconds are measured: some rounds of the run,
-of its plain twin, and every attack on what they recorded are tried in a folder that is thrown away,
-and laid out over the whole. The clients behind a figure there are those that its gate can see.
-Nothing of them is kept.
+Memory and disk are computed from sizes. Seconds are measured: some rounds of the run, of its plain
+twin, and every attack on what they recorded are tried in a temporary folder, and extrapolated to
+the whole audit. The clients behind a figure in this trial are those that its gate can use. No
+results are kept.
 """
 
 import math
@@ -34,26 +34,26 @@ from secure_fedrec.engines import RecordedRun, projected_own_bytes
 from secure_fedrec.engines.federated_problem import blocks_of, state_bytes
 
 _SOON = 60.0
-"""Seconds of attacks up to which they are tried twice: the first time loads their loops."""
+"""Attacks up to this many seconds are tried twice, since the first time loads their loops."""
 
 _REPORT, _REPORT_BYTES = 1.0, 2e5
 """Seconds of writing a report, and its size."""
 
 _MORE = 9
-"""Rounds that are tried besides, to see what attacks take more for a round more."""
+"""Further rounds that are tried to measure the cost of attacks per round."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forecast:
-    """What an audit will take.
+    """The forecast of an audit.
 
     Args:
         seconds: of one core, by part.
         memory_gb: largest resident memory, in 10^9 bytes.
         disk_gb: of the run folder.
-        lowered: a line for each part of the work that fewer processes share than would, because
-            memory has no room for more.
-        gates: what each can see.
+        lowered: a line for each part of the work that is shared by fewer processes than wanted, for
+            lack of memory.
+        gates: what each gate can decide.
     """
 
     seconds: Mapping[str, float]
@@ -66,12 +66,12 @@ class Forecast:
 def forecast(
     federation: Federation[Task], dataset: Dataset, *, started: float, progress: bool = True
 ) -> Forecast:
-    """Try an audit for as long as it takes to know it.
+    """Try parts of an audit to estimate the whole.
 
     Args:
-        federation: what is to be run.
+        federation: to be audited.
         dataset: its data, with all folds.
-        started: seconds that it took to come this far, which the audit takes as well.
+        started: seconds spent before this call, which the audit spends as well.
         progress: whether to show a progress bar.
 
     Raises:
@@ -96,7 +96,7 @@ def forecast(
 
 
 def _beside(federation: Federation[Task]) -> float:
-    """Bytes of a run folder beside the transcript: checkpoint, truth, report."""
+    """Bytes of a run folder without the transcript: checkpoint, truth, report."""
     algorithm, problem, _ = federation.fresh()
     policy, cohort = federation.config.recording, federation.config.cohort
     table = BlockLayout(blocks_of(algorithm, problem))
@@ -158,14 +158,14 @@ def _tried(
 
 
 def _growing(findings: Sequence[Finding], payloads_of: int | None) -> list[str]:
-    """Attacks that take more for more rounds; others do for more rounds with payloads."""
+    """Attacks whose time grows with all rounds; that of others grows with rounds with payloads."""
     of_payloads = {found.attack for found in findings if reads_payloads(found, payloads_of)}
     names = dict.fromkeys(found.attack for found in findings)
     return [name for name in names if name not in of_payloads and not reads_one_round(name)]
 
 
 class _Training(NamedTuple):
-    """Seconds of training: what the first round takes more, any round, what recorded ones do."""
+    """Seconds of training: extra time of the first round, of any round, and of recorded rounds."""
 
     first: float
     usual: float
@@ -173,7 +173,7 @@ class _Training(NamedTuple):
 
 
 def _training(spent: Sequence[float], more: Sequence[float], rounds: int, kept: int) -> _Training:
-    """From the rounds tried: the first, one that is recorded (``_fresh_run``), and others."""
+    """Estimate from the rounds tried: the first, one recorded (``_fresh_run``), and others."""
     first, *others = spent
     recorded = others.pop(len(spent) // 2 - 1) if len(others) > 1 else None
     usual = fmean([*others, *more] or spent)
@@ -182,12 +182,12 @@ def _training(spent: Sequence[float], more: Sequence[float], rounds: int, kept: 
 
 
 def _tried_rounds(rounds: int) -> list[int]:
-    """The first, which loads what it needs, and the middle of each third: fillings change."""
+    """The first round, which loads code, and the middle of each third, since sizes change."""
     return sorted({1, *(max(1, math.ceil(rounds * part / 6)) for part in (1, 3, 5))})
 
 
 def _more_rounds(rounds: int, seconds: float) -> range:
-    """Rounds behind those tried, which took so many seconds: none where that is long."""
+    """Further rounds to try; none if the tried rounds took long."""
     first = _tried_rounds(rounds)[-1] + 1
     return range(first, min(rounds, first + _MORE - 1) + 1 if seconds < _SOON else first)
 
@@ -207,7 +207,7 @@ def _fresh_run(federation: Federation[Task], folder: Path) -> RecordedRun:
 
 
 def _round(run: RecordedRun, round_: int, clock: Clock) -> float:
-    """Seconds of a round, whatever came before it."""
+    """Seconds of a round, without start-up."""
     run.engine.public = replace(run.engine.public, round=round_ - 1)
     start = clock()
     run.run_round()

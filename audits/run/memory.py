@@ -1,8 +1,7 @@
-"""What an audit holds at its peak, and how many processes may share it.
+"""Peak memory of an audit, and how many processes may share its work.
 
-An audit trains, then attacks; what is held then follows from the sizes of everything. Some of it is
-held once, the rest by every process that shares the work: of these there are no more than the limit
-of memory has room for.
+An audit trains, then attacks; its memory is computed from sizes. A part is needed once, the rest by
+every process that shares the work. There are at most as many processes as the memory limit allows.
 """
 
 import sys
@@ -25,37 +24,37 @@ LOADED = 0.23e9
 """Bytes of the packages and of a small audit."""
 
 _BESIDE = {"torch": 0.2e9, "scikit-learn": 0.1e9}
-"""And of those that only some algorithms bring, with all that they bring themselves."""
+"""Bytes of packages that only some algorithms import, with their dependencies."""
 
 _HELD = 2**28
 _AT_ONCE = 1 << 21
-"""Pairs that a figure holds in all their columns, and bytes of each: see ``attacks.scoring``."""
+"""Pairs that a figure holds at once, and bytes per pair: see ``attacks.scoring``."""
 
 _PAIR, _KEPT_PAIR = 180, 12
 _WORD_COPIES, _READ_COPIES = 3, 0.7
 _CUTS, _DRAWS = 1026, 2000
 _EXAMPLE = 100
 _PAIR_SECONDS = 1e-5
-"""Of all attacks of an adversary, for each pair that uploads show: measured on ml-100k."""
+"""Bytes of all attacks of an adversary per pair that uploads show: measured on ml-100k."""
 
 _ROW_SECONDS = 1e-6
-"""Of a training, for each row that a round's uploads have: measured on ml-100k."""
+"""Bytes of a training per row of a round's uploads: measured on ml-100k."""
 
 _LONG = 30.0
-"""Seconds of attacks, or of trainings beside the recorded one, from which they are shared out."""
+"""Seconds of attacks, or of further trainings, from which they are divided among processes."""
 
 _PACKAGES = "the packages"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Crew:
-    """The processes that share a part of an audit, and what they hold.
+    """The processes that share a part of an audit, and their memory.
 
     Args:
-        work: what they do.
-        wanted: processes that would share it if there was room for all.
-        once: bytes that are held once, by what has to change for them to be fewer.
-        each: bytes that every process holds, likewise.
+        work: the part of the audit.
+        wanted: number of processes if memory allows.
+        once: bytes that are needed once, by the setting that would reduce them.
+        each: bytes that every process needs, by the setting that would reduce them.
         limit: bytes; None for none.
     """
 
@@ -67,7 +66,7 @@ class Crew:
 
     @property
     def workers(self) -> int:
-        """As many as wanted, or as there is room for; one at least."""
+        """The number of processes: as wanted, or as memory allows, at least one."""
         if self.limit is None:
             return self.wanted
         room = self.limit - sum(self.once.values())
@@ -75,12 +74,12 @@ class Crew:
 
     @property
     def parts(self) -> dict[str, float]:
-        """Bytes of all of them, by what has to change for them to be fewer."""
+        """Bytes of all processes, by the setting that would reduce them."""
         return {**self.once, **{name: self.workers * size for name, size in self.each.items()}}
 
     @property
     def lowered(self) -> str | None:
-        """One line on processes that there is no room for; None if there is."""
+        """A line about processes for which memory is too small; None if it suffices."""
         if self.workers == self.wanted:
             return None
         return (
@@ -90,7 +89,7 @@ class Crew:
 
 
 def crews(federation: Federation[Task], folds: int = 1) -> tuple[Crew, Crew]:
-    """Who shares the trainings beside the recorded one, and the attacks.
+    """The processes for further trainings, and for the attacks.
 
     Args:
         federation: what is to be run.
@@ -135,7 +134,7 @@ def crews(federation: Federation[Task], folds: int = 1) -> tuple[Crew, Crew]:
 
 
 def memory_parts(federation: Federation[Task], folds: int = 1) -> dict[str, float]:
-    """Bytes that an audit holds at its peak, by what has to change for them to be fewer.
+    """Bytes of an audit at its peak, by the setting that would reduce them.
 
     Args:
         federation: what is to be run.
@@ -145,7 +144,7 @@ def memory_parts(federation: Federation[Task], folds: int = 1) -> dict[str, floa
 
 
 def training_parts(federation: Federation[Task]) -> dict[str, float]:
-    """As ``memory_parts``, of the recorded training alone."""
+    """As ``memory_parts``, for the recorded training only."""
     trainings, _ = crews(federation)
     return {**trainings.once, **trainings.each}
 
@@ -157,7 +156,7 @@ def _read(federation: Federation[Task]) -> float:
 
 
 def _shown_pairs(federation: Federation[Task]) -> float:
-    """Pairs of a client and an item that its uploads show, of all rounds together."""
+    """Pairs of a client and an item that its uploads show, over all rounds."""
     algorithm, problem, _ = federation.task.fresh()
     facts, (rows, sent) = federation.task.facts, _uploads(federation)
     if all(shape.kind is BlockKind.FLAT for shape in blocks_of(algorithm, problem)):
@@ -181,7 +180,7 @@ def _attack_workers(federation: Federation[Task]) -> int:
 def _training_workers(federation: Federation[Task], folds: int) -> int:
     """Processes for the folds beside the recorded one and the twin, as for the attacks.
 
-    One where trainings are PyTorch's: its threads do not outlive a fork.
+    One process if trainings use PyTorch, whose threads do not survive a fork.
     """
     config = federation.config
     trainings = folds - 1 + int(config.run.check_lossless)
@@ -195,12 +194,12 @@ def _training_workers(federation: Federation[Task], folds: int) -> int:
 
 
 def _of_torch() -> bool:
-    """Whether PyTorch is here: whoever needs it has imported it to build the federation."""
+    """Whether PyTorch is imported: building the federation imports it if needed."""
     return "torch" in sys.modules
 
 
 def _width(config: AuditConfig) -> str:
-    """The key that says how wide rows are, with a comma; nothing where no key does."""
+    """The key that sets the width of rows, with a comma; empty without such a key."""
     known = (name for name in ("rank", "dim") if hasattr(config.algorithm, name))
     return next((f"algorithm.{name}, " for name in known), "")
 
@@ -208,8 +207,8 @@ def _width(config: AuditConfig) -> str:
 def _words(federation: Federation[Task]) -> float:
     """Words of the largest messages of a round, of all clients of the largest cohort.
 
-    None where they are neither recorded nor kept by a protocol until all are there: batches of them
-    pass through.
+    None if they are neither recorded nor kept by a protocol until all have arrived: they then pass
+    through in batches.
     """
     config = federation.config
     kept = any(round_ <= config.algorithm.rounds for round_ in config.recording.payload_rounds)
@@ -226,7 +225,7 @@ def _is_real(layer: object) -> bool:
 
 
 def _uploads(federation: Federation[Task]) -> tuple[float, FloatArray]:
-    """Rows of a round of all clients' uploads, virtual ones included; how likely each is sent.
+    """Rows of all clients' uploads in a round, including virtual ones, and their probabilities.
 
     Returns:
         (rows, float64[rounds]).
@@ -247,7 +246,7 @@ def _traffic(federation: Federation[Task]) -> tuple[Traffic, ...]:
 
 
 def require_memory(config: AuditConfig, parts: Mapping[str, float], *, work: str = "audit") -> None:
-    """Refuse an audit, or a part of one, above the limit.
+    """Refuse an audit, or a part of it, above the memory limit.
 
     Raises:
         ConfigError: it is; the message says what to change.

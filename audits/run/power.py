@@ -1,4 +1,4 @@
-"""What the gates of an audit can see, before it is begun: how few clients tell how little."""
+"""What the gates of an audit can decide, by the number of clients behind their figures."""
 
 import math
 from collections.abc import Sequence
@@ -20,16 +20,16 @@ _POWER = 0.8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatePower:
-    """What a gate can see.
+    """What a gate can decide.
 
     Args:
         gate: its name.
-        clients: about how many are behind its figure, by the rounds that were tried.
+        clients: estimated number behind its figure, from the rounds that were tried.
         least: figure from which the gate is decided in four of five runs, however much clients
-            differ; None where it needs no figure of clients, or has too few.
+            differ; None if it does not depend on clients, or has too few.
         reason: why its attack measured nothing in the rounds that were tried; None if it did.
-        holds: the lowest bound on a gain that so many clients can hold, all of whom gained exactly
-            nothing; None where the gate's is no lower, or bounds no gain from above.
+        holds: the lowest bound on a gain that holds with this many clients if no client gains
+            anything; None if the gate's bound is not lower, or it does not bound a gain from above.
     """
 
     gate: str
@@ -45,14 +45,14 @@ def gate_power(
     findings: Sequence[Finding] = (),
     payloads_of: int | None = None,
 ) -> GatePower:
-    """What a gate can see: see ``GatePower``.
+    """Compute what a gate can decide, see ``GatePower``.
 
     Args:
         gate: the gate.
-        federation: says how many clients there are, and how many rounds an attack may choose from.
-        findings: of attacks on some rounds, which say how many clients are behind a figure; all of
-            them are, where there is none of the gate's attack.
-        payloads_of: the one of these rounds that was recorded with payloads; None for none.
+        federation: gives the number of clients, and the rounds that an attack may choose from.
+        findings: of attacks on some rounds, which give the number of clients behind a figure; all
+            clients are assumed without a finding of the gate's attack.
+        payloads_of: the round that was recorded with payloads; None without one.
     """
     config = federation.config
     adversary = next((each for each in config.adversaries if each.name == gate.adversary), None)
@@ -87,7 +87,7 @@ def gate_power(
 
 
 def _of_nothing(clients: int, tried: int) -> float:
-    """Upper end of the interval of a gain of 0 of every client, in the worst of some rounds."""
+    """Upper end of the interval if every client gains 0, for the worst of some rounds."""
     found = Gain(np.zeros(clients)).interval(Level(seed=0, tried=tried))
     return 0.0 if found is None else found.high
 
@@ -98,16 +98,16 @@ def reads_one_round(name: str) -> bool:
 
 
 def reads_payloads(found: Finding, payloads_of: int | None) -> bool:
-    """Whether a finding comes from all rounds with payloads, where one of those tried had them."""
+    """Whether a finding uses all rounds with payloads, if a tried round had them."""
     return not reads_one_round(found.attack) and found.rounds == (payloads_of,)
 
 
 def _behind(
     found: Finding, clients: int, federation: Federation[Task], payloads_of: int | None
 ) -> int:
-    """How many of so many clients will be behind a figure, by what is behind it in tried rounds.
+    """Estimate the clients behind a figure from those behind it in tried rounds.
 
-    More rounds show others where not all are invited to one, and the attack reads more of them.
+    More rounds show more clients if not all are invited to each, and the attack reads more rounds.
     """
     config, seen = federation.config, found.units.get("clients", 0)
     rounds: Sequence[int] = found.rounds
@@ -134,7 +134,7 @@ def _behind(
 
 
 def _surely(bound: float, end: float, low: float, deviations: float, step: float) -> float:
-    """The mean between a bound and an end of its range that is told apart from the bound.
+    """The value between a bound and an end of its range that can be told from the bound.
 
     It lies so many deviations of a value, and a step, away; at the end of the range if none does.
     Values between ``low`` and 1 deviate most where they lie at the ends, at neither of which they

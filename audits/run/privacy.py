@@ -1,4 +1,4 @@
-"""Differential privacy in an audit: noise found from a budget, and what the run cost in words."""
+"""Differential privacy in an audit: noise from a budget, and the privacy cost of the run."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -17,12 +17,12 @@ from secure_fedrec.wire import Adversary
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Price:
-    """What one part of what clients send cost, against one reader.
+    """The privacy cost of one part of what clients send, against one reader.
 
     Args:
         part: "sums", "reports" (of the rated set) or "bags".
         statement: the price in words and numbers.
-        whole: whether the part is all that clients send.
+        whole: whether the part is everything that clients send.
     """
 
     part: str
@@ -30,12 +30,12 @@ class Price:
     whole: bool
 
     def is_of(self, adversary: Adversary) -> bool:
-        """Whether this is what an adversary's own view costs."""
+        """Whether this price applies to an adversary's own view."""
         return self.statement.adversary == reader_of(adversary)
 
 
 def with_noise_found(layers: Mapping[str, Any], *, rounds: int, sizes: Sizes) -> Mapping[str, Any]:
-    """Layers whose noise is a number: found from the budget against the server, if one is given.
+    """Layers with the noise as a number, computed from the budget against the server if given.
 
     Raises:
         ConfigError: no noise meets the budget.
@@ -55,7 +55,7 @@ def with_noise_found(layers: Mapping[str, Any], *, rounds: int, sizes: Sizes) ->
 
 
 def draws_noise(stack: Stack) -> bool:
-    """Whether a round that is repeated draws noise afresh, and so releases once more."""
+    """Whether a repeated round draws new noise, and so is a further release."""
     return any(released.fresh for released in stack.released(rounds=1))
 
 
@@ -66,13 +66,13 @@ def prices(
     repeated: int = 0,
     readers: Sequence[Reader] = ("server",),
 ) -> tuple[Price, ...]:
-    """What a run costs: one price per reader and noised part, none before the first round.
+    """The prices of a run: one per reader and noised part, none before the first round.
 
     Args:
         stack: the layers.
         rounds: rounds of the run.
-        repeated: rounds that were begun once more after an interruption, their noise drawn afresh.
-        readers: against whom.
+        repeated: rounds that were repeated after an interruption, with new noise.
+        readers: the readers against which prices are stated.
 
     Raises:
         ConfigError: a price that cannot be stated.
@@ -88,14 +88,14 @@ def prices(
 
 
 def reader_of(adversary: Adversary) -> Reader | None:
-    """Whose epsilon is an adversary's own; None for denoisers, who see what no claim covers."""
+    """The reader whose epsilon applies to an adversary; None for denoisers (no claim)."""
     if adversary.has("denoiser"):
         return None
     return "server" if adversary.has("server") else "release"
 
 
 def readers(adversaries: Sequence[Adversary]) -> tuple[Reader, ...]:
-    """Against whom prices are stated: the server, and whoever else adversaries amount to."""
+    """The readers for which prices are stated: the server, and those of the adversaries."""
     found = {reader_of(adversary) for adversary in adversaries}
     return ("server", "release") if "release" in found else ("server",)
 
@@ -105,8 +105,8 @@ def epsilons(
 ) -> dict[tuple[str, str], float]:
     """Epsilon by the adversary's name and what it covers: a part, or everything sent.
 
-    Everything is covered only where there is a single part and it is noised: beside something exact
-    no epsilon bounds what is learned, and prices of two parts are not added here.
+    Everything is covered only if there is a single part and it is noised: with an exact part no
+    epsilon bounds what is learned, and prices of two parts are not added here.
     """
     found = {}
     for adversary in adversaries:
@@ -125,14 +125,14 @@ def _parts(stack: Stack) -> list[str]:
 
 
 def require_priced(config: AuditConfig, stack: Stack, sizes: Sizes) -> None:
-    """Check that a run has the prices that its budget and its gates ask for.
+    """Check that a run has the prices that its budget and its gates require.
 
-    The search for noise prices the named distribution; the claim adds the distance of the one that
-    is drawn, which weighs with exp(epsilon).
+    The search for noise uses the named distribution; the claim adds the distance of the
+    distribution that is drawn, weighted by exp(epsilon).
 
     Raises:
         ConfigError: the claim would exceed the budget or cannot be made, or a gate asks for the
-            epsilon of an adversary against whom none is claimed.
+            epsilon of an adversary without a claimed epsilon.
     """
     layers, rounds = config.protection, config.algorithm.rounds
     found = [RECORDS[name].budget(layers, sizes) for name in layers]
@@ -158,7 +158,7 @@ def require_priced(config: AuditConfig, stack: Stack, sizes: Sizes) -> None:
             names = sorted({name for name, _ in known})
             raise gate.refusal("adversary", "no epsilon is claimed against it", names)
         sent = " and ".join(_parts(stack))
-        problem = f"no epsilon covers that: clients send {sent}; name what is noised"
+        problem = f"no epsilon covers that: clients send {sent}; name the part that is noised"
         raise gate.refusal("covers", problem, parts)
 
 
@@ -169,10 +169,10 @@ _ADVICE = (
 
 
 def _stated(stack: Stack, released: Released, reader: Reader) -> PrivacyStatement | None:
-    """A statement, or None for a published system that costs too much to have a price.
+    """A statement, or None for a published system whose price is too large to state.
 
     Raises:
-        ConfigError: noise that was configured has none.
+        ConfigError: configured noise does not have a price.
     """
     if not released.events:
         return None

@@ -21,7 +21,7 @@ def recorded_truth(folder: Path, transcript: Transcript) -> tuple[AuditConfig, G
 
     Raises:
         CheckpointError: the configuration was edited.
-        TranscriptError: the configuration or the truth is missing, or the run is not whole.
+        TranscriptError: the configuration or the truth is missing, or the run is incomplete.
     """
     if not (folder / CONFIG_NAME).exists():
         raise TranscriptError(

@@ -49,13 +49,13 @@ def audit_recording(
     """Attack a recording, judge what was found, and write the report, whatever the verdict.
 
     Args:
-        recording: who sent what to whom, and what is true.
-        config: what is asked of it.
+        recording: the messages, and the truth.
+        config: how it is judged.
         out: folder of the report.
         command: the command line, for the report's reproducibility block.
         progress: whether to show progress bars on stderr.
         source: the configuration's file (``audits.config.lines``), for the report; None for none.
-        policy: what else is asked of the verdict; waivers as of today if left out.
+        policy: what else affects the verdict; waivers as of today if left out.
         formats: of the report's files.
         workers: processes that share the attacks.
 
@@ -131,10 +131,10 @@ def audit_recording(
 
 
 def truth_of_recording(recording: Recording) -> GroundTruth:
-    """What the claims about a recording are scored against.
+    """The truth that claims about a recording are scored against.
 
     Raises:
-        TranscriptError: a secret is of no kind that can be scored.
+        TranscriptError: a secret is of a kind that cannot be scored.
     """
     secrets = {"secrets": recording.secrets.secrets}
     if recording.secrets.ratings is not None:
@@ -155,13 +155,13 @@ _NO_UTILITY: Mapping[str, Any] = {
     "sd": None,
     "standing": None,
 }
-"""A recording says nothing of what its model is worth."""
+"""A recording does not measure the utility of its model."""
 
 
 def _findings_json(
     findings: Sequence[Finding], controls: Mapping[str, ControlResult]
 ) -> list[dict[str, Any]]:
-    """As of a run; nothing is claimed of what was not built here."""
+    """As for a run, without claims, since the stack was not built here."""
     return [
         finding_json(finding, controls.get(finding.attack)) | {"claimed": False}
         for finding in findings
@@ -218,7 +218,7 @@ def _role(role: str, parties: int, messages: float, up: float) -> dict[str, Any]
 
 
 def _as_stated(transcript: Transcript) -> Transcript:
-    """A recording without layers: none of ours ran, whatever its manifest lists."""
+    """The recording's facts without layers, since none of this package's layers ran."""
     protection = {**transcript.public["protection"], "layers": []}
     return transcript.stating({**transcript.public, "protection": protection})
 
@@ -230,7 +230,7 @@ def _protection_json(public: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "layers": [],
         "system": _NAME,
-        "hides": "what its protocol hides is not known here: claims are those of its authors",
+        "hides": "what its protocol hides was not checked: claims are those of its authors",
         "assumes": f"stated by the recording: {stated or 'nothing'}",
         "found": "see the findings",
         "execution": None,
@@ -264,7 +264,7 @@ def _data_json(public: Mapping[str, Any], truth: GroundTruth) -> dict[str, Any]:
 
 
 def _fingerprint(truth: GroundTruth) -> str:
-    """Of what claims are scored against."""
+    """The fingerprint of the truth."""
     if truth.train is not None:
         return truth.train.fingerprint()
     return digest_of(truth.secrets)

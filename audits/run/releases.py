@@ -1,8 +1,8 @@
-"""How often a run has drawn noise: kept outside the checkpoint, written before anything is sent.
+"""A journal of how often a run has drawn noise, outside the checkpoint, written before sending.
 
 A run that is interrupted goes on from its last checkpoint and repeats the rounds after it. Their
-noise comes from the operating system, so each repetition is one more release of the same data and
-has its price. A checkpoint cannot tell of rounds that came after it; this journal can.
+noise comes from the operating system, so each repetition is a further release of the same data and
+has a privacy cost. A checkpoint does not record rounds that came after it; this journal does.
 """
 
 import errno
@@ -25,7 +25,7 @@ class ReleaseJournal:
         self._path = folder / _NAME
 
     def begin(self, round_: int) -> None:
-        """Note that a round is about to release something; on disk when this returns.
+        """Note that a round is about to release something; the note is on disk when this returns.
 
         Raises:
             OSError: it could not be written; the round must not begin.
@@ -46,7 +46,7 @@ class ReleaseJournal:
             os.close(descriptor)
 
     def repeated(self, completed: int) -> int:
-        """Rounds that were begun beyond one each of the completed ones.
+        """Number of times that rounds were begun beyond once per completed round.
 
         Raises:
             CheckpointError: the journal does not have every completed round, or is damaged.
@@ -55,7 +55,7 @@ class ReleaseJournal:
         missing = sorted(set(range(1, completed + 1)) - set(begun))
         if missing:
             raise CheckpointError(
-                f"{self._path} does not tell of round {missing[0]}: how often noise was drawn is "
+                f"{self._path} does not list round {missing[0]}: how often noise was drawn is "
                 "unknown, and no epsilon can be stated"
             )
         return len(begun) - completed

@@ -3,7 +3,7 @@
 A run folder holds ``config.json`` (the resolved configuration), ``checkpoint.npz``, ``transcript/``
 (what parties saw), ``truth/`` (what nobody saw, with the clients' secrets), ``recording.json`` (the
 digests of both), ``folds.json``, and ``releases.log`` where noise is drawn (which rounds were
-begun, repeated ones too). Whoever opens a run in a folder holds it:
+begun, including repeated ones). A process that opens a run in a folder locks it:
 ``audits.run.folder.one_writer``. Everything is written so that a kill at any moment can be resumed
 to the same bits.
 """
@@ -70,7 +70,7 @@ def open_run(federation: Federation[Task], out: Path | None, *, resume: bool) ->
     Raises:
         CheckpointError: the checkpoint is damaged or of another configuration, or ``config.json``
             was edited.
-        TranscriptError: what was recorded up to the checkpoint is not whole.
+        TranscriptError: the recording up to the checkpoint is incomplete.
     """
     identity = run_identity(federation)
     if out is not None:
@@ -138,7 +138,7 @@ def train_others(
     progress: bool = True,
     workers: int = 1,
 ) -> tuple[list[dict[str, float]], Comparison | None]:
-    """Train what is beside the recorded fold: the other folds, unrecorded, and the plain twin.
+    """Train the other folds, unrecorded, and the plain twin.
 
     Finished folds are kept in ``folds.json`` and not trained again on resume.
 
@@ -151,7 +151,7 @@ def train_others(
         workers: processes that share the trainings.
 
     Returns:
-        Utility of the other folds, and the comparison with the twin where it is asked for.
+        Utility of the other folds, and the comparison with the twin if requested.
 
     Raises:
         CheckpointError: that file is damaged.
@@ -247,7 +247,7 @@ def _train_fold(
 
 @contextmanager
 def _bearing_hinted(federation: Federation[Task], round_: int) -> Iterator[None]:
-    """Add to the refusal of a value its round, and what lets training bear the noise or any scale.
+    """Add to an encoding error its round, and settings that train with the noise or any scale.
 
     Raises:
         EncodingError: as the code inside does.
@@ -260,12 +260,12 @@ def _bearing_hinted(federation: Federation[Task], round_: int) -> Iterator[None]
             bears = RECORDS[name].bears
             if any(getattr(algorithm, key, value) != value for key, value in bears.items()):
                 said = " and ".join(f"algorithm.{key} = {json.dumps(bears[key])}" for key in bears)
-                hints.append(f"; the noise of {name} is borne by few parameters: {said}")
+                hints.append(f"; models of few parameters train with the noise of {name}: {said}")
         tame = {name: getattr(type(algorithm), name) for name in getattr(algorithm, "trains", ())}
         others = [name for name in tame if getattr(algorithm, name) != tame[name]]
         if others and not hints:
             said = ", ".join(f"algorithm.{name} = {json.dumps(tame[name])}" for name in others)
-            hints.append(f"; on ratings of any scale these train: {said}")
+            hints.append(f"; these settings train on ratings of any scale: {said}")
         raise EncodingError(f"round {round_}: {refused}{''.join(hints)}") from refused
 
 

@@ -1,4 +1,4 @@
-"""Advice that was tried: every change that a report names is made, and the audit run again."""
+"""Try advice: make every change that a report names, and run the audit again."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -20,19 +20,20 @@ REFUSED = "refused"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TriedRemedy:
-    """What came of a change.
+    """The result of a change.
 
     Args:
-        change: in a line, as reports have it.
-        taken_out: gates that ask for what the change takes away: exact sums, a leak that is
-            documented and gone, messages that are no longer sent; and adversaries who see nothing.
+        change: in one line, as in reports.
+        taken_out: gates that need what the change removes (exact sums, a documented leak that is
+            gone, messages that are no longer sent), and adversaries that no longer see anything.
         outcome: of the audit under it ("pass", "fail", ...); "refused" where the configuration
             cannot be run with it.
         reasons: of that verdict, or why it is refused.
-        gone: attacks and adversaries that the report says it answers, and that it does.
-        left: those that it does not.
-        opened: attacks and adversaries that learned nothing before, and do now.
-        unforeseen: what falls or leaks now, of which the report does not warn.
+        gone: attacks and adversaries whose findings the report promised to remove, and that are
+            gone.
+        left: those whose findings remain.
+        opened: attacks and adversaries that learned nothing before, and learn something now.
+        unforeseen: what falls or leaks now although the report did not warn of it.
         report: of the audit under it; None where it is refused.
     """
 
@@ -47,7 +48,7 @@ class TriedRemedy:
     report: Mapping[str, Any] | None = None
 
     def as_json(self) -> dict[str, Any]:
-        """All of it but the report."""
+        """All fields except the report."""
         told = asdict(self)
         del told["report"]
         return told
@@ -56,7 +57,7 @@ class TriedRemedy:
 def tried_remedies(
     report: Mapping[str, Any], *, data_dir: Path | None, progress: bool = True
 ) -> Iterator[TriedRemedy]:
-    """Make every change of a report, one after the other, and audit what it makes.
+    """Make every change of a report, one after the other, and audit the result.
 
     Args:
         report: a finished report, the content of ``report.json``.
@@ -64,7 +65,7 @@ def tried_remedies(
         progress: whether to show progress bars on stderr.
 
     Raises:
-        ConfigError, DataError: the configuration of the report itself cannot be run any more.
+        ConfigError, DataError: the configuration of the report itself can no longer be run.
     """
     parse_config(report["configuration"])
     for remedy in report.get("remedies", ()):
@@ -127,10 +128,10 @@ def _name(pair: tuple[str, str]) -> str:
 def _without_idle(
     report: Mapping[str, Any], remedy: Mapping[str, Any]
 ) -> tuple[Mapping[str, Any], list[str]]:
-    """A report judged again without what asks for nothing any more, and the names of that.
+    """A report judged again without idle gates and adversaries, and the names of these.
 
-    Idle are gates that document what does not leak, gates on attacks that the change answers so
-    well that they have nothing to read, and adversaries to whom no attack applies any more.
+    Idle are gates that document a leak that is gone, gates on attacks that have nothing to read
+    after the change, and adversaries to which no attack applies any more.
     """
     measured = {
         (each["attack"], each["adversary"])
@@ -181,11 +182,11 @@ def _without_idle(
 def _unforeseen(
     report: Mapping[str, Any], remedy: Mapping[str, Any], found: Mapping[str, Any]
 ) -> Iterator[Objection]:
-    """What stands in the way under a change, and neither did before nor is warned of.
+    """New objections under a change that the report did not warn of.
 
-    Gates that so few clients cannot decide are not counted, nor messages that no attack has read,
-    which the report under the change names; nor that no gate is left, where the change takes away
-    what all of them ask for.
+    Not counted are gates that the clients are too few to decide, messages that no attack has read
+    (the new report names them), and the absence of gates if the change removes what all of them
+    need.
     """
     before = {(each.adversary, each.attack, each.metric) for each in objections_to(report)}
     warned = {(each["adversary"], each["attack"]) for each in remedy.get("open", ())}

@@ -1,9 +1,9 @@
-"""The truth of a run, in files beside what every party saw: written once, opened by the harness.
+"""The truth of a run, in files beside the transcript: written once, read only for scoring.
 
-A task names its secrets as columns: ``ratings`` (who rated what) and ``secrets`` (what else attacks
-are scored against, each column named after its kind and its name, "labels.majority" say). They are
-kept as ``truth/ratings.npz`` and ``truth/secrets.npz``, and an audit reads them just as
-``secure-fedrec attack`` does later on a recorded run.
+A task names its secrets as columns: ``ratings`` (rated items of clients) and ``secrets`` (other
+truth for scoring, each column named by kind and name, such as "labels.majority"). They are kept as
+``truth/ratings.npz`` and ``truth/secrets.npz``, and an audit reads them just as ``secure-fedrec
+attack`` does later on a recorded run.
 """
 
 from collections.abc import Mapping
@@ -32,7 +32,7 @@ def write_secrets(secrets: Secrets, folder: Path) -> None:
 
 
 def read_secrets(run: Path) -> Secrets:
-    """Read them back, from a run that was compared with its seal.
+    """Read them back, from a run that was checked against its seal.
 
     Args:
         run: the run folder.
@@ -57,17 +57,17 @@ def ground_truth(
     seeded: bool = False,
     denoisers: tuple[int, ...] = (),
 ) -> GroundTruth:
-    """What the harness scores claims against.
+    """The truth that claims are scored against.
 
     Args:
         secrets: of the task.
         recorded: what the run recorded apart from the transcript.
         name: of the data set.
-        seeded: whether clients drew under the run's seed, which adversaries may know.
+        seeded: whether clients drew from the run's seed, which adversaries may know.
         denoisers: client number of each denoiser.
 
     Raises:
-        TranscriptError: a column belongs to nothing that can be scored.
+        TranscriptError: a column cannot be scored.
     """
     columns = secrets.get("secrets", {})
     for column in columns:
@@ -85,7 +85,7 @@ def ground_truth(
 
 
 def truth_of(federation: Federation[Task], recorded: Truth) -> GroundTruth:
-    """The same of a run that has just been recorded."""
+    """The truth of a run that has just been recorded."""
     return ground_truth(
         federation.task.secrets(),
         recorded,

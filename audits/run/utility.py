@@ -1,4 +1,4 @@
-"""Utility beside trivial rules: what a run gains over the best that could stand in its place."""
+"""Utility compared with trivial rules: the gain of a run over the best of them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ class Standing:
     """A run beside the best trivial rule.
 
     Args:
-        metric: what is compared: RMSE where it is measured, else the first figure of reports.
+        metric: RMSE if it is measured, else the first figure of reports.
         value: the run's.
         rule: the best applicable rule's name.
         rule_value: its figure.
@@ -32,7 +32,7 @@ class Standing:
 
     @property
     def verdict(self) -> str | None:
-        """What a run that is no better than the rule must say of itself; None if it is better."""
+        """The sentence for a run that is not better than the rule; None if it is better."""
         if self.gain > 0:
             return None
         return (
@@ -47,9 +47,9 @@ class Utility:
 
     Args:
         folds: the run's figures per fold, the audited one first.
-        mean: averaged over the folds; those that every fold has.
-        rules: what trivial rules reach, averaged over the same folds.
-        standing: the run beside the best applicable rule; None where nothing can be compared.
+        mean: averages over the folds, for figures that every fold has.
+        rules: figures of trivial rules, averaged over the same folds.
+        standing: the run compared with the best applicable rule; None if they cannot be compared.
     """
 
     folds: Sequence[Mapping[str, float]]
@@ -58,7 +58,7 @@ class Utility:
     standing: Standing | None
 
     def figures(self) -> dict[str, float]:
-        """What gates may ask for, by name."""
+        """Figures for gates, by name."""
         gain = {} if self.standing is None else {UTILITY_GAIN: self.standing.gain}
         return {**self.mean, **gain}
 

@@ -235,7 +235,7 @@ def test_the_command_compares_folders_of_runs(
     assert command("compare", a, a / "seed-1")[0] == 0  # one pair, and unpaired seeds are told
     assert "seeds (0, 2)" in command("compare", a, a / "seed-1")[2]
 
-    assert "no seed in common" in refusal("compare", a / "seed-1", b / "seed-2")
+    assert "not have a seed in common" in refusal("compare", a / "seed-1", b / "seed-2")
     assert "no run folder" in refusal("compare", a, tmp_path)
     assert "must be positive" in refusal("compare", a, b, "--tolerance", "0")
     assert "must be positive" in refusal("compare", a, b, "--tolerance", "nan")

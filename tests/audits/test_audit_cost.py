@@ -166,5 +166,5 @@ def test_a_run_without_a_protocol_has_nothing_beside_its_uploads(
         "bytes": 0,
         "statement": "",
     }
-    assert "No layer sends anything beside uploads" in page
+    assert "No layer sends anything in addition to uploads" in page
     assert "Beside uploads and public tables:" not in page

@@ -184,11 +184,11 @@ def test_a_gate_has_a_name(settings: dict[str, Any], name: str) -> None:
         *(
             ({"metric": metric, "attack": "lattice", "adversary": "server", **bound}, problem)
             for metric, bound, problem in (
-                ("rating_accuracy", {"max": 1.0}, r"max = 1.0: can never fall: .* say below 1"),
-                ("headroom_lift", {"max": 1.5}, r"max = 1.5: can never fall: .* say below 1"),
+                ("rating_accuracy", {"max": 1.0}, r"max = 1.0: can never fall: .* set it below 1"),
+                ("headroom_lift", {"max": 1.5}, r"max = 1.5: can never fall: .* set it below 1"),
                 ("rating_accuracy", {"min": 0.5}, r"min = 0.5: would require a leak, .* 'max', or"),
                 ("histogram_error", {"max": 0.5}, r"max = 0.5: would require a leak, .* by 'min'"),
-                ("histogram_error", {"min": 0.0}, r"min = 0.0: can never fall: .* say above 0"),
+                ("histogram_error", {"min": 0.0}, r"min = 0.0: can never fall: .* set it above 0"),
             )
         ),
     ],
@@ -528,7 +528,7 @@ def test_what_is_within_noise_or_chance_is_not_a_leak() -> None:
         ({"metric": "rmse", "attack": None, "adversary": None}, "needs a figure of an attack"),
         ({"metric": "lossless", "attack": None, "adversary": None}, "needs a figure of an attack"),
         ({"metric": "epsilon", "attack": None}, "needs a figure of an attack"),
-        ({"metric": "histogram_error"}, "the higher the worse"),
+        ({"metric": "histogram_error"}, "worse the higher it is"),
         ({"expect": None, "max": 1.0}, "gates.least = 0.9: belongs to a documented leak"),
         ({"expect": None, "least": None, "max": 1.0}, "gates.reason = .*: belongs to a documented"),
     ],

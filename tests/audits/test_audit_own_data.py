@@ -366,7 +366,7 @@ def test_every_key_of_the_data_is_taken_and_written(
             default = next(each.default for each in fields(RatingFileData) if each.name == name)
             assert kept.get(name, default) == keys[name], name
     for key in ("data.name", "data.path", "algorithm.rounds"):
-        assert "keys of [data] alone" in refusal("data", "describe", own, "--set", f"{key}=1")
+        assert "takes only keys of [data]" in refusal("data", "describe", own, "--set", f"{key}=1")
     assert "unknown key" in refusal("data", "describe", own, "--set", "data.users=1")
 
 

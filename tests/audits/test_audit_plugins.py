@@ -450,7 +450,7 @@ REFUSED: dict[str, tuple[str, str, str, str]] = {
     ),
     "an import": ("import not_there.at_all\n", "X", "attacks", "needs not_there, which is not"),
     "no layer": (ATTACK, "ATTACK", "protection.layer", "the layer is no Layer"),
-    "layer without a claim": (UNCLAIMED, "LAYER", "protection.layer", "does not say what it"),
+    "layer without a claim": (UNCLAIMED, "LAYER", "protection.layer", "says nothing of what it"),
     "layer without a trait": (
         LAYER.replace("traits=AS_BEFORE,\n    claim", "traits=None,\n    claim"),
         "LAYER",

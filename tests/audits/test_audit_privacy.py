@@ -367,7 +367,7 @@ def test_a_journal_counts_what_was_begun(tmp_path: Path) -> None:
         journal.begin(round_)
     assert journal.repeated(3) == 2
     assert journal.repeated(2) == 3  # round 3 was begun twice and never completed
-    with pytest.raises(CheckpointError, match="does not tell of round 4"):
+    with pytest.raises(CheckpointError, match="does not list round 4"):
         journal.repeated(4)
     (tmp_path / "releases.log").write_text("1\ntwo\n", encoding="utf-8")
     with pytest.raises(CheckpointError, match="is damaged"):

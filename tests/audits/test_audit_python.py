@@ -445,7 +445,7 @@ def test_a_plan_refuses_what_it_does_not_know() -> None:
         audits.plan(clients=2)
     with pytest.raises(TypeError, match="a plan is for a Deployment, a dict, or settings by name"):
         audits.plan(3)  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="settings beside it"):
+    with pytest.raises(TypeError, match="settings in addition"):
         audits.plan({"clients": 40}, dim=500)
 
 

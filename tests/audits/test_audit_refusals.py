@@ -175,7 +175,7 @@ def test_a_wrong_type_is_named(
 
 @pytest.mark.parametrize(
     ("round_", "problem"),
-    [(0, "rounds count from 1"), (99, "there are only 6 rounds"), (2, "one size of cohort")],
+    [(0, "rounds count from 1"), (99, "there are only 6 rounds"), (2, "one cohort size")],
 )
 def test_rounds_of_everybody_are_refused_where_they_mean_nothing(
     refusal: Refusal,

@@ -176,7 +176,7 @@ def test_resuming_needs_a_run(
 ) -> None:
     config = write_config(small)
     line = refusal(name, config, "--out", out, "--resume")
-    assert line == f"--out = '{out}': holds no run to resume"
+    assert line == f"--out = '{out}': does not hold a run to resume"
     assert not out.exists()
     if name == "train":
         assert refusal(name, config, "--resume").startswith("--resume = True: needs the run folder")

@@ -188,7 +188,7 @@ def test_a_wrong_setting_is_named_by_its_place_in_the_file(
         ("furl", {"users": 0}, "data.users = 0: must be at least 1"),
         ("furl", {"seed": 3}, "data.seed = 3: unknown key (choices: name, users"),
         ("ncf", {"negatives": 0}, "data.negatives = 0: must be at least 1"),
-        ("ncf", {"name": "ml-100k"}, "shapes the synthetic data set only"),
+        ("ncf", {"name": "ml-100k"}, "applies to the synthetic data set only"),
         ("hpfl", {"test": 1.0}, "data.test = 1.0: must be at least 0 and below 1"),
         ("hpfl", {"clients": 0}, "data.clients = 0: must be at least 1"),
     ],

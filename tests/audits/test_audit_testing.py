@@ -180,7 +180,7 @@ def test_a_recording_of_a_loop_of_ones_own_is_judged() -> None:
     assert "precision_gain <= 0.05 does not hold" in told
     server = Adversary(name="ours", corrupt=frozenset({"server"}))
     assert_no_leak(recording, attack="direct", adversary=server, max_precision_gain=0.99)
-    with pytest.raises(ConfigError, match=r"data_dir.* is of a configuration"):
+    with pytest.raises(ConfigError, match=r"data_dir.* applies to a configuration"):
         assert_no_leak(recording, **asked, data_dir=".", max_precision_gain=0.99)
     with pytest.raises(TypeError) as wrong:
         assert_no_leak(list(range(10_000)), **asked, max_auc=0.9)  # type: ignore[arg-type]

@@ -91,7 +91,7 @@ def test_attacks_that_lack_something_are_told_apart(report: dict[str, Any]) -> N
     assert not any(each["kind"] == "no adversary" for each in known)
     quiet = changed | {"remedies": [], "findings": [each | {"severity": "info"} for each in found]}
     actions = [action.what for action in front(quiet)["actions"]]
-    assert "Install what an attack would use: pip install it." in actions
+    assert "Install the extra that an attack would use: pip install it." in actions
 
 
 def test_an_attribute_that_was_told_was_tried(report: dict[str, Any]) -> None:

@@ -276,7 +276,7 @@ def test_a_change_that_answers_one_adversary_of_two_says_whom_it_leaves() -> Non
         remedy["against"] = [each for each in remedy["against"] if each["adversary"] == "server"]
     (lattice,) = [row for row in attack_rows(report) if row["attack"] == "lattice"]
     assert lattice["advice"].change.startswith("protection = masking")
-    assert lattice["advice"].text.endswith("It leaves what it tells server+denoisers.")
+    assert lattice["advice"].text.endswith("It does not hide this from server+denoisers.")
 
 
 def test_advice_says_what_it_leaves_open_and_which_gates_are_at_risk() -> None:

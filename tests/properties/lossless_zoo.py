@@ -253,7 +253,7 @@ CASES: dict[str, Case] = {
         expected=STACK, says="is not in the plain upload", stack=lambda: denoised(cloak=CallsReal)
     ),
     "a cloak that covers those who are exempt": Case(
-        expected=STACK, says="is virtual, and", stack=lambda: denoised(cloak=CoversAll)
+        expected=STACK, says="is virtual, though", stack=lambda: denoised(cloak=CoversAll)
     ),
     "a cloak that drops reports of those who are exempt": Case(
         expected=STACK, says="is not sent, though", stack=lambda: sdcf(DropsForAll), beside=DROPS
