@@ -1,4 +1,4 @@
-"""The attack suite: what each adversary really learns, from its own view and nothing else.
+"""The attack suite: what each adversary learns, from its own view and nothing else.
 
 Reading order: ``base`` (what an attack is, and what it may claim), ``view`` (what an adversary may
 ask), ``families`` (the attacks, by what they read), ``scoring`` (how claims are scored),

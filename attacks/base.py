@@ -61,13 +61,13 @@ Secrets: TypeAlias = Mapping[str, Callable[[Planted], npt.NDArray[Any]]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Control:
-    """Where an attack has to find what is planted, so that its silence means something.
+    """A federation on which an attack must find planted leaks, so that its silence is meaningful.
 
     Args:
         measure: key of the figure that has to reach its floor.
         on: the federation planted to leak, by its name in ``planted.controls``.
-        who: who attacks, by its name there.
-        floor: of this attack, where what it reads allows less than the figure's own floor.
+        who: the adversary, by its name there.
+        floor: for this attack, if what it reads allows less than the figure's own floor.
         secrets: what it claims there, told from what is planted: a secret of every client (see
             ``GroundTruth.secrets``) by its key, from arrays of the federation by name.
         breaks: what a layer has to hide to withstand the attack (``protection.STOPS``); all of a
@@ -88,7 +88,7 @@ class Claim(Protocol):
     """A claim of some kind; it owns its scorer."""
 
     def scored(self, case: Case) -> Iterator[Scored]:
-        """What the truth says of it; nothing where the truth holds nothing of the kind.
+        """Score the claim against the truth; nothing if the truth holds no such secret.
 
         Raises:
             InapplicableError: it cannot be judged, for this reason.
@@ -146,7 +146,7 @@ class Controlled(Attack, Protocol):
 
     @property
     def control(self) -> Control:
-        """Where it has to find what is planted."""
+        """The federation on which it must find planted leaks."""
 
 
 class InapplicableError(Exception):
@@ -154,7 +154,7 @@ class InapplicableError(Exception):
 
 
 class SuiteAttack:
-    """An attack whose docstring is its card; what ``need`` misses makes it inapplicable."""
+    """An attack whose docstring is its card; a missing ``need`` makes it inapplicable."""
 
     name: ClassVar[str]
     control: ClassVar[Control]
@@ -164,7 +164,7 @@ class SuiteAttack:
         cls.card = AttackCard.read(cls.__doc__)
 
     def run(self, view: View) -> Claims | NotApplicable:
-        """Make claims from a view; what it lacks, or nobody stated, is the reason of none."""
+        """Make claims from a view, or give what is missing as the reason for none."""
         try:
             return self.claim(view)
         except (InapplicableError, UnstatedFactError) as lacking:
@@ -176,21 +176,21 @@ class SuiteAttack:
 
 
 class OneRound:
-    """Beside ``SuiteAttack``: it decodes one round's payloads, whatever the table's rows are."""
+    """Mix-in for ``SuiteAttack``: decodes one round's payloads, whatever the table's rows are."""
 
     reads_one_round = True
     reads_item_rows = False
 
 
 def need(there: Kind | None, reason: str) -> Kind:
-    """What a ``SuiteAttack`` needs, or who judges a claim; what is not there is a reason to end."""
+    """Require what a ``SuiteAttack`` or a scorer needs; if it is missing, end with this reason."""
     if not there:
         raise InapplicableError(reason)
     return there
 
 
 def require_seen(view: View, steps: Mapping[Step, str]) -> None:
-    """Need messages of some steps, each with what to call them."""
+    """Require messages of some steps, each with its name for the reason."""
     for step, what in steps.items():
         need(view.sees(step), f"the view holds no {what}")
 

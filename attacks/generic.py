@@ -9,7 +9,7 @@ next table is the sum. Each source counts by what is left of it in the better of
 nothing but rounding where it is exact, everything where it is pads, its noise where noise is added,
 which rounds average out. So nothing needs to be known to be hidden; it weighs nothing.
 
-Whoever plays it on a stack of their own: ``attacks.planted.worlds.play``.
+To play it on another stack: ``attacks.planted.worlds.play``.
 """
 
 from typing import NamedTuple
@@ -45,7 +45,7 @@ def weigh_view(view: View, worlds: Worlds) -> float:
     """Evidence for the second world over the first: positive, negative, or 0 where there is none.
 
     Raises:
-        UnknownTraitError: the stack does not state what the view is of.
+        UnknownTraitError: the stack does not state a trait that is needed to read the view.
     """
     knowledge = Knowledge.of(view)
     found = 0.0
@@ -65,9 +65,9 @@ def weigh(seen: FloatArray, first: FloatArray, second: FloatArray, *, finest: fl
 
     Args:
         seen: float64[K].
-        first: float64[K], what would be seen without noise in the first world.
-        second: likewise, in the second.
-        finest: what even exact values may be off by.
+        first: float64[K], the noiseless values in the first world.
+        second: float64[K], the noiseless values in the second world.
+        finest: largest error of exact values.
     """
     if not len(seen):
         return 0.0
@@ -76,7 +76,7 @@ def weigh(seen: FloatArray, first: FloatArray, second: FloatArray, *, finest: fl
 
 
 def _rows(view: View, knowledge: Knowledge, worlds: Worlds, round_: int) -> float:
-    """Rows under names: which ones there are, and what they hold."""
+    """Evidence from rows under names: their numbers and values."""
     finest, own = view.codec.resolution, own_clients(view)
     kept = round_ in view.payload_rounds(Step.UPLOAD) if view.sees(Step.UPLOAD) else True
     messages, block = rows_of(named_rows(view, round_, payload=kept))
@@ -114,7 +114,7 @@ def _vectors(view: View, worlds: Worlds, round_: int) -> float:
 
 
 def _sums(view: View, worlds: Worlds, round_: int) -> float:
-    """The aggregate over those who took part, rows and counts."""
+    """Evidence from the aggregate over the participants, rows and counts."""
     left, knowledge = others_sum(view, round_, payload=True), Knowledge.of(view)
     n_items, finest = worlds.first.shape[1], view.codec.resolution
     present = np.arange(len(worlds.first))

@@ -34,10 +34,10 @@ from secure_fedrec.core.registry import Registry
 from secure_fedrec.errors import ConfigError
 
 _CLEAR, _MOVED = ClearUploads(), MovedRows()
-"""They read uploads, and sums, of whatever kind."""
+"""Attacks that read uploads and sums of any kind."""
 
 _SUMS = SumDecoding()
-"""It reads sums of ratings and of changes of item tables."""
+"""The attack that reads sums of ratings and of changes of item tables."""
 
 _ATTACKS: Mapping[str, tuple[Controlled, ...]] = {
     "ratings": (
@@ -72,7 +72,7 @@ SUITE: Registry[Controlled] = Registry(
 def is_kind(kind: str) -> bool:
     """Whether claims are judged by a kind of secret (``GroundTruth.secrets``).
 
-    One that is not shipped is known by the figures that were added for it.
+    An attack that is not shipped is recognised by the figures that were added for it.
     """
     return kind in _KINDS or any(each.kind == kind for each in MEASURES.added.values())
 
@@ -83,7 +83,7 @@ UNATTACKED: Mapping[str, str | None] = {
     "traffic analysis": None,
     "attribute inference": "attribute",
 }
-"""What no attack does, in words; or what some do, and the secret that they tell where they run."""
+"""What no attack does, in words, or the secret of attacks that do it if they run."""
 
 FAMILIES: Mapping[str, tuple[str, ...]] = {
     family: tuple(attack.name for attack in attacks) for family, attacks in _ATTACKS.items()

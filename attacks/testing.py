@@ -1,4 +1,4 @@
-"""What an audit takes for granted of an attack: inherit ``AttackContract``, say which, run pytest.
+"""What an audit requires of an attack: inherit ``AttackContract``, set ``attack``, run pytest.
 
     class TestMine(AttackContract):
         attack = Mine()
@@ -28,26 +28,26 @@ from secure_fedrec.wire import Adversary, Transcript
 
 
 def require_attack(attack: Any) -> None:
-    """What an attack says of itself: its name, all lines of its card, and where it is controlled.
+    """Check what an attack states: its name, all lines of its card, and its control.
 
     Raises:
         AssertionError: what is missing, or unknown.
     """
-    require(not isinstance(attack, type), "is a class, where an object of it is asked for")
+    require(not isinstance(attack, type), "is a class, but must be an object")
     for part in ("name", "card", "control", "run"):
         require(hasattr(attack, part), f"has no {part}")
-    require(bool(attack.name), "has no name")
+    require(bool(attack.name), "does not have a name")
     plain = isinstance(attack.name, str) and re.fullmatch(r"[\w.-]+", attack.name)
-    require(bool(plain), "has a name of other signs than letters, digits, '-', '_' and '.'")
+    require(bool(plain), "has a name with characters other than letters, digits, '-', '_' and '.'")
     require(
         attack.name not in ("all", "none", "unread", "unpriced"),
-        "has a name that means something else",
+        "has a name that has another meaning",
     )
-    require(isinstance(attack.card, AttackCard), "has a card that is no AttackCard")
+    require(isinstance(attack.card, AttackCard), "has a card that is not an AttackCard")
     for line in fields(attack.card):
-        require(bool(getattr(attack.card, line.name)), f"says nothing of its {line.name}")
+        require(bool(getattr(attack.card, line.name)), f"does not state its {line.name}")
     control = attack.control
-    require(isinstance(control, Control), "has a control that is no Control")
+    require(isinstance(control, Control), "has a control that is not a Control")
     require(control.measure in MEASURES, "is controlled by an unknown figure")
     floor = control.floor if control.floor is not None else MEASURES[control.measure].severity.floor
     require(not isinstance(floor, str), f"is controlled by {control.measure}, which has no floor")
@@ -55,21 +55,25 @@ def require_attack(attack: Any) -> None:
     require(number, f"is controlled with the floor {floor!r}, not a number above 0")
     require(control.on in FEDERATIONS, "is controlled on an unknown federation")
     require(control.who in WHO, "is controlled by an unknown adversary")
-    require(control.breaks in STOPS, "breaks what no layer hides")
+    require(control.breaks in STOPS, "breaks something that no layer hides")
     require(callable(attack.run), "cannot be run")
 
 
 def require_measures(measures: Any) -> None:
-    """Figures that come with an attack: records by key, of a secret, judged by what there is.
+    """Check figures of an attack: records by key, with a secret, judged by known figures.
 
     Raises:
         AssertionError: what is missing, or unknown.
     """
-    require(isinstance(measures, Mapping) and bool(measures), "are no mapping of Measures by key")
+    require(
+        isinstance(measures, Mapping) and bool(measures), "are not a mapping of Measures by key"
+    )
     for key, each in measures.items():
-        require(isinstance(each, Measure), f"have {key!r}, which is no Measure")
+        require(isinstance(each, Measure), f"have {key!r}, which is not a Measure")
         require(each.key == key, f"have {each.key!r} under the key {key!r}")
-        require(bool(each.secret.strip()), f"have {key!r}, which says not which secret it tells")
+        require(
+            bool(each.secret.strip()), f"have {key!r}, which does not say which secret it tells"
+        )
     try:
         require_gains(measures, {**MEASURES, **measures})
     except ValueError as refused:
@@ -82,7 +86,7 @@ class AttackContract:
     While its tests run, the attack is in the suite, with the ``measures`` that it brings.
 
     Raises:
-        AssertionError: by each test, what is not kept.
+        AssertionError: a test names the part of the contract that is broken.
     """
 
     attack: ClassVar[Controlled] = unsaid()
@@ -101,7 +105,7 @@ class AttackContract:
             MEASURES.remove(key)
 
     def test_it_says_what_it_is(self) -> None:
-        """Name, all lines of its card, and a control whose figure has a floor."""
+        """It states its name, all lines of its card, and a control whose figure has a floor."""
         require_attack(self.attack)
         if measures := getattr(self.attack, "measures", {}):
             require_measures(measures)
@@ -113,7 +117,7 @@ class AttackContract:
         require(found.passed, f"{reached}for {found.floor}{f'; {why}' if why else ''}")
 
     def test_every_view_is_answered(self) -> None:
-        """With claims, or with the reason why there are none; twice with the same."""
+        """Every view is answered with claims or a reason, twice in the same way."""
         for place, who in product(FEDERATIONS, WHO):
             transcript, where = planted(place)[0].transcript, f"as {who} of {place}"
             found = self._found(transcript, place, who)
@@ -161,7 +165,7 @@ class AttackContract:
             require(named, f"{reason}, {lacking}")
 
     def _no_more(self, told: Transcript, lacking: str) -> tuple[Finding, float | None]:
-        """What it finds in another recording of its control, no more than there; and the figure."""
+        """Check that it finds no more in another recording of its control; returns the figure."""
         key = self.attack.control.measure
         most, found = planted_finding(self.attack).figures.get(key), self._told(told)
         value = found.figures.get(key)
@@ -179,7 +183,7 @@ class AttackContract:
 _TESTED = "of this test"
 
 _FORM = ("ring", "blocks", "protection", "traits", "name")
-"""Public knowledge that says how a recording is read, and what has tests of its own."""
+"""Public knowledge about how a recording is read, which has tests of its own."""
 
 
 def _facts(public: Mapping[str, Any]) -> list[tuple[str, ...]]:

@@ -1,4 +1,4 @@
-"""Attacks on hierarchical personalization: what weights and drafts say about an organisation.
+"""Attacks on hierarchical personalization: what weights and drafts reveal about an organisation.
 
 In HPFL's weighted mean (eq. 3) a client sends, for every attribute k, the weight
 w_k = delta I_k Acc_k: its iterations on the attribute (records times epochs) times its accuracy.
@@ -30,7 +30,7 @@ from secure_fedrec.uploads import SetBlock
 from secure_fedrec.wire import Step, View
 
 ATTRIBUTES = "attributes"
-"""Secret: a client's records per attribute, and the attributes that it has records of."""
+"""Secret: a client's records per attribute, and the attributes of which it has records."""
 
 
 class AttributeCounts(OneRound, SuiteAttack):

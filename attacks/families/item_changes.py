@@ -1,4 +1,4 @@
-"""Changes of an item table, client by client: how far rows move, along what, and to which side.
+"""Changes of an item table per client: lengths, direction and side of its rows.
 
 A recommender that scores items by a vector of the client, p = sigmoid(w . V_i), moves row i by
 (y - p) w: all rows along w, rated items one way and sampled ones the other. Whatever the model, the
@@ -21,28 +21,28 @@ SCORE_TABLE = "own_parameters"
 """Private table whose rows begin with the true score vectors."""
 
 _ALIKE = 1e-4
-"""Of its length: a row is moved by nothing but the decay if it is off by less."""
+"""Relative to a row's length: a row moved only by the decay if it is off by less."""
 
 _DEVIATIONS = 5.0
 """Where no row is exactly zero, a touched one stands out by this many deviations of the median."""
 
 _FEWEST = 16
-"""Rows moved alike make a decay; fewer may be alike by chance."""
+"""Number of rows that move alike in a decay; fewer may be alike by chance."""
 
 
 class ItemChanges(NamedTuple):
-    """What the uploads of one round do to the rows of the item table.
+    """The changes of the item table's rows by the uploads of one round.
 
     Attributes:
         round: which round.
         clients: int64[B], ascending.
-        sizes: float64[B, m], lengths of the changes, beside a decay of all rows.
+        sizes: float64[B, m], lengths of the changes, without a decay of all rows.
         signed: float64[B, m], their projections on the client's main direction, which is turned so
             that fewer of them are positive.
         main: float64[B, d], that direction.
         visible: bool[B, m], rows that were sent; all of a client whose upload cannot be read, of
             which the others are 0.
-        plain: bool[B], whose can be read.
+        plain: bool[B], clients whose upload can be read.
     """
 
     round: int
@@ -55,7 +55,7 @@ class ItemChanges(NamedTuple):
 
     @classmethod
     def read(cls, view: View) -> "ItemChanges | None":
-        """Of the first round whose payloads were kept; None if no rows are such changes."""
+        """Read the first round whose payloads were kept; None if rows are not such changes."""
         if not Knowledge.of(view).trained_rows:
             return None
         items = need(item_view(view), "no block of the uploads has the items as its rows")
@@ -126,7 +126,7 @@ def along_main(changes: FloatArray, by_examples: BoolArray) -> tuple[FloatArray,
 
 
 def without_decay(changes: FloatArray, table: FloatArray) -> FloatArray:
-    """Changes less what a decay c of the whole table moves, c V_i; exactly 0 where that is all.
+    """Changes minus those by a decay c of the table, c V_i; exactly 0 if that is all.
 
     Rows that no example moved share their c to the last digits, and no others do. Without such rows
     the changes are as they were.

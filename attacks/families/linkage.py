@@ -1,4 +1,4 @@
-"""Noise messages that denoisers collect: who sent them, and what vector their rows lie along."""
+"""Noise messages to denoisers: their senders, and the vector that their rows lie along."""
 
 from itertools import pairwise
 from typing import get_args
@@ -126,12 +126,12 @@ def fingerprints(values: RingArray, codec: FixedPoint) -> WordArray:
 
 
 def item_mark(rows: IndexArray) -> WordArray:
-    """What tells equal rows of different items apart, beside their fingerprints: uint64[N]."""
+    """Marks that distinguish equal rows of different items: uint64[N]."""
     return np.asarray((rows.astype(np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15))
 
 
 _FEWEST = 3
-"""Rows of a message that is of no known form: any two numbers lie on a line."""
+"""Fewest rows of a message of unknown form, since any two points lie on a line."""
 
 _FLOAT_ERROR, _TINY = 1e-14, 1e-300
 
@@ -152,7 +152,8 @@ class VirtualRowVectors(SuiteAttack):
         than others would.
     Reference: Gradients of a matrix factorization are multiples of the user vector (Chai et al.
         2021), applied to the rows that denoisers of FedRec++ collect.
-    Limits: Names nobody whose message is anonymous. With biases, or where virtual ratings are
+    Limits: Does not name the sender of an anonymous message. With biases, or where virtual ratings
+    are
         predicted or drawn, the direction of the vector alone is told, up to its side; with one
         value a vector has none.
     """
@@ -177,7 +178,7 @@ class VirtualRowVectors(SuiteAttack):
 
 
 def _vectors(view: View, round_: int, needed: float) -> tuple[Disclosures, ...]:
-    """Vectors that the messages of a round prove, by what stays open of them."""
+    """Vectors that the messages of a round prove, by what remains unknown of them."""
     messages, block = rows_of(view.messages(Step.NOISE, round_, payload=True))
     algorithm, public = view.public["algorithm"], view.table(round_)[block.rows]
     levels = np.asarray([] if algorithm.get("biases") else view.public["rating_levels"])
@@ -212,7 +213,7 @@ def vector_along(
     *,
     formed: bool = False,
 ) -> tuple[FloatArray, Open] | None:
-    """The vector U of rows ``(r - U.V) U``, and what stays open of it.
+    """The vector U of rows ``(r - U.V) U``, and what remains unknown of it.
 
     Args:
         rows: float64[N, d], each value off by half a unit at most.

@@ -1,8 +1,8 @@
-"""Who rated what, from the rows of hidden sums that moved: group tests with changing cohorts.
+"""Rated items from the rows of hidden sums that moved: group tests with changing cohorts.
 
-A row that did not move in a round clears everybody who took part of having rated the item, and a
-row that moved where all but one of them are cleared was moved by that one. Sums hide who moved a
-row, and not that nobody did.
+If a row did not move in a round, no client that took part has rated the item. If all clients but
+one are cleared in this way, that one moved the row. Sums hide which client moved a row, but not
+that no client did.
 
 Of a network with one hidden layer, a row that one example moved tells its side as well (``sides``).
 The gradient at an item's vector is (p - y) H' (a * w): H reads the vector into the hidden units, w
@@ -30,15 +30,15 @@ from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
 from secure_fedrec.wire import Step, View
 
 _CERTAIN, _NONE = 1e6, 2.0**-1000
-"""Bits that stand for a proof, and odds of what does not happen."""
+"""Bits that count as a proof, and odds of events that are neglected."""
 
 
 class MovedRows(SuiteAttack):
-    """Reads which rows of the item table moved in which rounds, and who took part in these.
+    """Reads which rows of the item table moved in which rounds, and which clients took part.
 
     Game: Given sums of item rows, or public tables, and who took part in which round, tell a
         client's rated items from all others.
-    Adversary: Honest-but-curious server; or clients who tap the network, and so know the cohorts.
+    Adversary: Honest-but-curious server, or clients that tap the network and so know the cohorts.
     Needs: Payloads of sums or public tables, without noise or virtual rows; clients that report
         all of their rated items, and do not all take part in every round.
     Statistic: A row that did not move clears the round's cohort. The others are ranked by the mean,
@@ -59,7 +59,7 @@ class MovedRows(SuiteAttack):
     control = Control(measure="clients_exposed", on="cohorts")
 
     def claim(self, view: View) -> Claims:
-        """Claim what the cohorts of all recorded rounds leave."""
+        """Claim what remains possible after the cohorts of all recorded rounds."""
         known = Knowledge.of(view)
         need(known.sums_are_real and known.exact, "virtual rows or noise are in the sums")
         need(known.reports_all, "uploads of rated items are drawn afresh every round")
@@ -67,7 +67,10 @@ class MovedRows(SuiteAttack):
         server = view.sees(Step.AGGREGATE)
         step = Step.AGGREGATE if server else Step.MODEL
         told = view.sees(Step.UPLOAD) if server else "network" in view.adversary.taps
-        need(told and view.sees(step), "the view does not hold sums or tables, and who took part")
+        need(
+            told and view.sees(step),
+            "the view does not hold both the sums or tables and the participants",
+        )
         table = _Table.of(view)
         came = {round_: others_cohort(view, round_) for round_ in view.payload_rounds(step)}
         present = np.zeros((len(came), int(view.public["n_clients"])), dtype=bool)
@@ -76,14 +79,14 @@ class MovedRows(SuiteAttack):
         clients = np.flatnonzero(present.any(axis=0))
         need(len(clients), "no round has the payload of its sum or table, and named uploads")
         everybody = len(clients) > 1 and present[:, clients].all()
-        need(not everybody, "everybody takes part in every round")
+        need(not everybody, "all clients take part in every round")
         read = {
             place: _Round.read(table, step, round_)
             for place, (round_, cohort) in enumerate(came.items())
             if cohort is not None
         }
         places = [place for place, each in read.items() if each is not None]
-        none = "no round tells what the others' rows add up to: see recording.payload_senders"
+        none = "no round tells the sum of the others' rows: see recording.payload_senders"
         found = need([each for each in read.values() if each is not None], none)
         rounds, present = tuple(np.array([*came])[places].tolist()), present[places][:, clients]
         moved = np.array([each.moved for each in found])
@@ -105,10 +108,10 @@ class MovedRows(SuiteAttack):
 
 
 class _Tests:
-    """What rounds leave.
+    """The tests that rounds give.
 
     Args:
-        present: bool[T, B], who took part in which.
+        present: bool[T, B], which clients took part in which round.
         moved: bool[T, m], which rows did.
         hidden: how many others may have moved any of them, every time.
     """
@@ -128,7 +131,7 @@ class _Tests:
     def bits(self, odds: FloatArray, *, counted: bool = True) -> FloatArray:
         """Bits that the rounds hold in which the pair alone is left: float64[B, m].
 
-        Where no counts tell which rows were sent, they are those to which nobody else came.
+        If no counts tell which rows were sent, only rounds with a single other client are used.
         """
         told = np.where(counted | self.lone, np.maximum(-odds, 0.0), 0.0)
         weights = np.where(self.one_left, told[:, None], 0.0)
@@ -136,7 +139,7 @@ class _Tests:
 
 
 def _rated(view: View, rounds: tuple[int, ...], found: list["_Round"], tests: _Tests) -> BoolArray:
-    """Pairs whose example moved its row to the rated side alone, whenever it is known: bool[B, m].
+    """Pairs whose examples, where known, only moved the row to the rated side: bool[B, m].
 
     With no sampled items, of which all are rated, any line that one example explains will do.
     """
@@ -148,7 +151,7 @@ def _rated(view: View, rounds: tuple[int, ...], found: list["_Round"], tests: _T
             whose = (tests.present[place][:, None] & tests.left[:, items]).argmax(axis=0)
             side = sides(view, round_, each.examples[items], needed)
             if side is None:
-                many = "rows that one client moved lie along more lines than are gone through"
+                many = "rows that one client moved lie along more lines than the search tries"
                 raise InapplicableError(many)
             up[whose, items] |= side > 0 if sampled else side != 0
             down[whose, items] |= sampled & (side < 0)
@@ -171,7 +174,7 @@ class _Round(NamedTuple):
 
     @classmethod
     def read(cls, table: "_Table", step: Step, round_: int) -> "_Round | None":
-        """The rows; None where it is not told what the adversary's own clients did not move."""
+        """The moved rows; None if the adversary's own clients' part is not known."""
         seen, at = table
         known = Knowledge.of(seen)
         if step is Step.MODEL and known.factorized:
@@ -214,7 +217,7 @@ class _Table(NamedTuple):
 
 
 _LAYERS, _MOST_UNITS = 2, 20
-"""Dense layers that are read, and units of the first, whose sets are gone through."""
+"""Limits on dense layers, and on the first layer's units whose sets are tried."""
 
 _NEAR = 1e-3
 """Sine of the angle between a change and its line, at most."""
@@ -223,7 +226,7 @@ _NEAR = 1e-3
 def sides(view: View, round_: int, changes: FloatArray, needed: float) -> IntArray | None:
     """1 where a change can only be of a rated item, -1 of a sampled one, 0 where it is not known.
 
-    None where the network has more layers or units than are gone through.
+    None if the network has more layers or units than the search tries.
 
     Args:
         view: of an algorithm with named parameters, and the public table of the round.

@@ -1,4 +1,4 @@
-"""What an organisation learns of another from item vectors that it is given, or that are summed."""
+"""What an organisation learns about another from item vectors, exchanged or summed."""
 
 import numpy as np
 
@@ -21,9 +21,9 @@ class ItemSales(OneRound, SuiteAttack):
     """Fits a probe from a partner's item vectors to sales, and reads it out on the other items.
 
     Game: Given an organisation's item vectors of one round, tell how often its users chose each of
-        the items that whoever looks does not sell.
-    Adversary: Another organisation, or an honest-but-curious server.
-    Needs: Payload of what organisations give each other, or of their uploads, or of the sum, less
+    the items that the adversary does not sell. Adversary: Another organisation, or an
+    honest-but-curious server. Needs: Payload of what organisations give each other, or of their
+    uploads, or of the sum, less
         the adversary's own part; its own sales of items that both have.
     Statistic: Ridge regression of the logarithm of the adversary's sales on the vectors of items
         that both have and on how long they are; the latest recorded round tells most.
@@ -85,7 +85,7 @@ def _seen(view: View) -> tuple[int, IntArray, tuple[IntArray, ...], tuple[FloatA
 
 
 def _given(view: View) -> tuple[int, _Vectors] | None:
-    """What organisations gave each other; of several receivers, the one that got most."""
+    """Vectors that organisations gave each other; of several receivers, the one with most."""
     if not view.sees(Step.PEER) or not view.payload_rounds(Step.PEER):
         return None
     round_ = view.payload_rounds(Step.PEER)[0]
@@ -93,7 +93,7 @@ def _given(view: View) -> tuple[int, _Vectors] | None:
 
 
 def _decoded(view: View, messages: Messages) -> _Vectors:
-    """By sender; of several messages, the one that has most."""
+    """Decoded vectors by sender; of several messages, the one with most."""
     vectors: _Vectors = {}
     _, block = rows_of(messages)
     for sender, rows in zip(messages.senders.ids.tolist(), block.split(), strict=True):
@@ -103,7 +103,7 @@ def _decoded(view: View, messages: Messages) -> _Vectors:
 
 
 def _summed(view: View) -> tuple[int, _Vectors] | None:
-    """Uploads, or what is left of a sum of two once the own part is taken off."""
+    """Uploads, or a sum of two organisations minus the adversary's own part."""
     items = item_view(view) if Knowledge.of(view).vectors else None
     if items is None:
         return None

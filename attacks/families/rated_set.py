@@ -1,4 +1,4 @@
-"""What item numbers of uploads tell: what was touched, what repeats, and what is never touched."""
+"""What item numbers of uploads reveal: items that are touched, repeated, or never touched."""
 
 from collections.abc import Sequence
 
@@ -103,7 +103,7 @@ class Intersection(SuiteAttack):
 
 
 def upload_rounds(view: View) -> tuple[int, ...]:
-    """Rounds whose rows are seen under their senders' names; needs one."""
+    """Rounds whose rows are seen under their senders' names; requires at least one."""
     need(view.sees(Step.UPLOAD) or sees_named_rows(view), "the view holds no uploads")
     return need(named_rounds(view), "no upload was recorded")
 
@@ -156,9 +156,9 @@ class NeverTouched(SuiteAttack):
     control = Control(measure="held_out_auc", on="untouched", secrets=_HELD_OUT, breaks="owners")
 
     def claim(self, view: View) -> Claims:
-        """Claim that what is in no upload is what the client will choose."""
+        """Claim that the client will choose the items that are in no upload."""
         rounds, known = upload_rounds(view), Knowledge.of(view)
-        need(not known.rated_only, "clients send rows of their rated items alone")
+        need(not known.rated_only, "clients send rows of their rated items only")
         need(not known.dense, "every client sends the same rows")
         clients, counts, history = count_touches(view, rounds, keep=_UNTOUCHED_HISTORY)
         claim = HeldOutClaim(

@@ -1,4 +1,4 @@
-"""Federations planted to leak, for positive controls: what an attack must find, it finds there.
+"""Federations built to leak, for positive controls.
 
 Reading order: ``ratings`` (FedRec++, and masks that some leave away), ``split``, ``organisations``,
 ``untouched`` and ``partners`` (algorithms written for this, their data, runs and truth).

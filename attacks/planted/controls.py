@@ -52,7 +52,7 @@ WHO: Mapping[str, Adversary] = {
         corrupt=frozenset(f"client:{number}" for number in range(CLIENTS - 1)),
     ),
 }
-"""Who attacks, by the name that controls use."""
+"""Adversaries, by the names that controls use."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +62,7 @@ class ControlResult:
     Args:
         metric: the figure looked at.
         value: what the attack reached; None if it did not run.
-        floor: what it must reach.
+        floor: the value that it must reach.
     """
 
     metric: str
@@ -82,7 +82,7 @@ def positive_control(name: str) -> ControlResult:
 
 
 def control_result(attack: Controlled) -> ControlResult:
-    """What an attack reaches in the federation of its control, and what it must."""
+    """What an attack reaches in the federation of its control, with the required floor."""
     control = attack.control
     own = MEASURES[control.measure].severity.floor if control.floor is None else control.floor
     value = planted_finding(attack).figures.get(control.measure)

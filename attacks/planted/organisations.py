@@ -36,7 +36,7 @@ class PlantedOrganisations(PlantedSum):
 
     Args:
         attributes: K.
-        members: of each organisation, of each kind.
+        members: number of members of each kind per organisation.
         rounds: of a run.
     """
 
@@ -114,7 +114,7 @@ class PlantedOrganisations(PlantedSum):
 
 
 def _group_means(moved: Mapping[str, list[FloatArray]], groups: IntArray) -> dict[str, SetBlock]:
-    """By bag, the mean of every group of each client's members, whose vectors those are."""
+    """By bag, the mean of every group of each client's members."""
     sizes = np.bincount(groups)
     starts = np.cumsum(sizes) - sizes
     bags = {}
@@ -139,9 +139,9 @@ def plant_organisations(
     the first value of its vector is positive.
 
     Args:
-        layers: settings by layer name, over the rows; none leaves them in the clear.
-        bag_layers: likewise, over the bags.
-        attributes: of all records.
+        layers: settings by layer name, over the rows; without layers rows are in clear.
+        bag_layers: settings by layer name, over the bags.
+        attributes: number of attributes of records.
         evenness: of one organisation's records over them: the less, the fewer it has records of.
         seed: of data and training.
     """

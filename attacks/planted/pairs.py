@@ -1,4 +1,4 @@
-"""A planted federation whose clients send which pairs of items they have, once.
+"""A planted federation whose clients send their pairs of items, once.
 
 Clients have items of one of three groups, and some an item that nobody else has. One item of each
 is held out: the sums of the others' pairs tell its group.

@@ -30,8 +30,8 @@ class PlantedPartners(PlantedSum):
     """The algorithm; see the module docstring.
 
     Args:
-        listed: bool[n, m], who has which item.
-        vectors: float64[n, m, d], what they give.
+        listed: bool[n, m], which organisation has which item.
+        vectors: float64[n, m, d], the vectors that they give.
         rounds: of a run.
     """
 
@@ -70,7 +70,7 @@ class PlantedPartners(PlantedSum):
         return np.ones(vault.n_clients, dtype=np.int64)
 
     def public_knowledge(self) -> dict[str, Any]:
-        """Rows of the sum are no items."""
+        """Rows of the sum are not items."""
         return {"name": "planted-partners", "traits": asdict(OTHER_ROWS)}
 
 

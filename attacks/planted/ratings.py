@@ -67,7 +67,7 @@ def plant_careless() -> tuple[RecordedRun, GroundTruth]:
 
 
 def note_own(run: RecordedRun) -> None:
-    """Note what every client put into the sums: its upload, as nothing hides or covers it."""
+    """Record every client's part of the sums, which is its upload, since no layer changes it."""
     for round_ in run.transcript._store.rounds():
         for sent in run.transcript._store.read(round_, "upload"):
             own = {name: sent[name] for name in _OWN if name in sent}
@@ -75,11 +75,11 @@ def note_own(run: RecordedRun) -> None:
 
 
 def hidden_but(transcript: Transcript, clear: frozenset[int], *, seed: int = 0) -> Transcript:
-    """The same recording under masks, which some clients leave away.
+    """The same recording under masks, which some clients omit.
 
     Args:
         transcript: of uploads in the clear, in memory.
-        clear: who does.
+        clear: the clients that upload in clear.
         seed: of the masks.
     """
     source, copy, public = transcript._store, BlockStore(None), transcript.public

@@ -57,7 +57,7 @@ def protected(
 
 
 def planted_secrets(planted: Planted, *on: str) -> dict[str, npt.NDArray[Any]]:
-    """What the attacks with a control on these federations claim there."""
+    """The secrets that attacks with a control on these federations claim."""
     controls = (attack.control for attack in SUITE.values() if attack.control.on in on)
     return {key: told(planted) for each in controls for key, told in each.secrets.items()}
 

@@ -1,4 +1,4 @@
-"""A planted federation whose clients train on sampled negatives, and tell by what they leave out.
+"""A planted federation whose clients train on sampled negatives, and leak by the items left out.
 
 A client sends a row for every positive and for every negative of the round: a private vector, and
 that vector turned round, each times a number of its own. Nothing is learnt. Data, split and draws
@@ -37,7 +37,7 @@ class PlantedUntouched(PlantedSum):
 
     Args:
         items: rows of the table.
-        kept_out: what no client's negatives are drawn from.
+        kept_out: items from which a client's negatives are never drawn.
         rounds: of a run.
     """
 
@@ -83,7 +83,7 @@ class PlantedUntouched(PlantedSum):
         return np.minimum(vault.example_counts() * (1 + _NEGATIVES), n_rows)
 
     def public_knowledge(self) -> dict[str, Any]:
-        """Rows are items, of which some are no positives."""
+        """Rows are items, some of which are not positives."""
         traits = RowTraits(rows="items", row_sets="drawn", form="scored")
         return {"name": "planted-untouched", "traits": asdict(traits)}
 

@@ -30,7 +30,7 @@ from secure_fedrec.vault import Vault
 from secure_fedrec.wire import Adversary, BlockStore, OwnUploads, Truth
 
 _ODDS = 1e-6
-"""Of a verdict against a claim that holds."""
+"""Error probability of a verdict against a claim that holds."""
 
 _BAG = "all"
 
@@ -43,7 +43,7 @@ class Outcome(NamedTuple):
 
     Attributes:
         wins: trials in which it named the world.
-        trials: of how many.
+        trials: number of trials.
     """
 
     wins: int
@@ -69,7 +69,7 @@ def play(
     cohort: int | None = None,
     in_bag: bool = False,
 ) -> Outcome:
-    """Play a coalition against what a stack is said to hide from it.
+    """Play a coalition against what a stack claims to hide from it.
 
     Args:
         build: makes the stack, anew for every trial.
@@ -85,7 +85,7 @@ def play(
         in_bag: whether clients give their ratings to a bag instead of a sum.
 
     Raises:
-        ConfigError: ``hides`` is no game, or the coalition leaves nobody to attack.
+        ConfigError: ``hides`` is not a game, or the coalition leaves no client to attack.
         UnknownTraitError: the stack does not state its traits.
     """
     sizes = Sizes(
@@ -134,11 +134,11 @@ def _worlds(
     """Ratings that differ in two clients outside the coalition, or in one of them.
 
     Raises:
-        ConfigError: no such game, or nobody is left outside.
+        ConfigError: there is no such game, or no client is left outside.
     """
     left = [c for c in range(sizes.n_clients) if c not in {*known, *stack.denoisers}]
     if len(left) < 2:
-        raise ConfigError("corrupt", sorted(known), "leaves nobody to attack")
+        raise ConfigError("corrupt", sorted(known), "leaves no client to attack")
     one, other = left[:2]
     first = np.stack([_ratings(rng, sizes.n_items) for _ in range(sizes.n_clients)])
     if hides == "values":
@@ -149,7 +149,7 @@ def _worlds(
     elif hides == "contribution":
         second[one] = _ratings(rng, sizes.n_items)
     else:
-        raise ConfigError("hides", hides, "is no game", ("values", "owners", "contribution"))
+        raise ConfigError("hides", hides, "is not a game", ("values", "owners", "contribution"))
     return Worlds(first=first, second=second)
 
 
@@ -193,7 +193,7 @@ class PlantedRatings(PlantedSum):
     def predict(
         self, public: PublicState, vault: Vault, clients: IntArray, items: IndexArray
     ) -> FloatArray:
-        """Nothing is predicted; who has a rated set to cover is asked for it."""
+        """Predictions are not used; the method is required of algorithms with rated sets."""
         return np.zeros(len(items))
 
     def upload_vectors(self, vault: Vault) -> Mapping[str, IntArray]:

@@ -1,4 +1,4 @@
-"""Figures of attribute inference: how well what was recovered of people tells who they are.
+"""Figures of attribute inference: how well attributes are predicted from what was recovered.
 
 The adversary knows the attributes of some people. The harness, which knows all, stands in for its
 classifier: trained on known people, scored on the others. Beside the AUC stands the ceiling, the
@@ -42,14 +42,14 @@ on noise of 3 to 100 features (60 to 300 people)."""
 _DRAWS = 1000
 _CHANCE = 0.5
 _WIDTH_95 = 2 * 1.96
-"""Deviations that a 95 % interval is wide."""
+"""Half width of a 95 % interval in standard deviations."""
 
 
 class People(NamedTuple):
-    """What is known of some people, by the adversary and by the harness.
+    """Features of some people, known to the adversary, and their true data, known to the scorer.
 
     Attributes:
-        features: float64[N, F], what the adversary has recovered of each.
+        features: float64[N, F], what the adversary has recovered.
         attributes: name -> int64[N], true class; -1 where unknown.
         ceiling: float64[N, F'], the true data, or None.
     """
@@ -61,7 +61,7 @@ class People(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class FeatureClaim:
-    """What was recovered of each client, to tell its attributes from.
+    """Features recovered of each client, from which attributes are predicted.
 
     The adversary knows the attributes of some clients and trains a classifier on their features;
     the harness plays that part, as it has the labels.
@@ -172,7 +172,7 @@ def _score_one(people: People, classes: IntArray, kept: IntArray, *, seed: int) 
 
 
 def _null(people: People, told: _Told, *, seed: int) -> dict[str, Any]:
-    """The same features against attributes dealt to the people at random."""
+    """The AUC of the same features with randomly permuted attributes."""
     dealt = np.random.default_rng(seed).permutation(told.labels)
     value = _auc(people.features[told.kept], dealt, seed=seed)
     return normal_null("attribute_auc", value, _CHANCE, _null_deviation(dealt))

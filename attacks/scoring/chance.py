@@ -1,4 +1,4 @@
-"""What chance gives: claims beside other clients' truths, shares of hits, null controls."""
+"""Chance levels: claims scored against other clients' truths, shares of hits, null controls."""
 
 from typing import Any
 
@@ -49,13 +49,13 @@ def beside_sums(
 
 
 def by_client(values: FloatArray, clients: IntArray | IndexArray) -> FloatArray:
-    """Sums over what each client has (members, ratings), scaled so that their mean is that of all.
+    """Sums per client (of members, ratings), scaled so that their mean is the overall mean.
 
     Members of one client resemble each other: they are placed, rightly or wrongly, together.
 
     Args:
         values: float64[N].
-        clients: int[N], whose each is.
+        clients: int[N], the client of each value.
     """
     sizes = np.bincount(clients)
     sums = np.bincount(clients, weights=values)[sizes > 0]
@@ -75,7 +75,7 @@ def ranked_unit(values: FloatArray) -> FloatArray:
 
 
 def hit_interval(odds: FloatArray, *, seed: int) -> Interval:
-    """Share of hits: exact where each is a hit or none, a bootstrap where guesses are shared.
+    """Share of hits with its interval: exact for whole hits, a bootstrap if guesses are shared.
 
     Args:
         odds: float64[B] in [0, 1], the odds of each client's guess to be right.
@@ -138,6 +138,6 @@ def null_of(aucs: FloatArray, sizes: IntArray, positives: IntArray) -> tuple[flo
 
 
 def nan_mean(values: FloatArray) -> float | None:
-    """Mean of what is a number; None where nothing is."""
+    """Mean of the values that are numbers; None without any."""
     finite = values[np.isfinite(values)]
     return float(finite.mean()) if len(finite) else None

@@ -19,8 +19,8 @@ class ClearUploadsClaim:
     """Messages that can be read.
 
     Args:
-        clients: int64[B], all whose messages were looked at.
-        read: by round, the clients whose can be read, int64[K], and their rows with words.
+        clients: int64[B], all clients whose messages were examined.
+        read: by round, the clients whose messages can be read, int64[K], and their rows with words.
     """
 
     clients: IntArray
@@ -67,7 +67,7 @@ class LoneRowsClaim:
 
 
 def _put(case: Case, rounds: Collection[int]) -> list[tuple[int, IntArray, RowBlock]]:
-    """Of rounds of which it is known: who put rows into the sums, and these with their words."""
+    """Where known, by round: the clients that put rows into the sums, and these rows."""
     told = [(round_, case.truth.recorded.columns(round_, OWN)) for round_ in rounds]
     found = [(round_, own) for round_, own in told if own is not None and "values" in own]
     need(found or not rounds, "the truth does not hold what clients put into the sums")
@@ -75,7 +75,7 @@ def _put(case: Case, rounds: Collection[int]) -> list[tuple[int, IntArray, RowBl
 
 
 def _scored(key: str, hits: BoolArray, figures: Figures) -> Scored:
-    """Clients who were hit, which nobody is by luck."""
+    """Score clients that were matched, which chance cannot do."""
     return Scored(
         figures=figures,
         gains={key: Persons(hits, np.full(len(hits), -np.inf))},
@@ -87,9 +87,9 @@ def _is_own(clients: IntArray, block: RowBlock, senders: IntArray, own: RowBlock
     """Whether each message holds the rows that its client put into the sum, word for word: bool[K].
 
     Args:
-        clients: int64[K], whose the messages are.
+        clients: int64[K], the claimed senders of the messages.
         block: their rows.
-        senders: int64[P], who put rows into the sum.
+        senders: int64[P], the clients that put rows into the sum.
         own: those rows.
     """
     true = np.zeros(len(clients), dtype=bool)

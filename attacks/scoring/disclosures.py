@@ -1,4 +1,4 @@
-"""What an attack knows to be right: whom it exposes, counted in persons, and who judges it.
+"""Claims that an attack calls certain: the clients that they expose, and their scoring.
 
 A proof is not an average: one client whose vector is read off a sum is exposed, whatever a mean
 over all pairs says. A client without a name is one all the same: what is tied to the right
@@ -19,25 +19,25 @@ from secure_fedrec.data import RatingTable
 from secure_fedrec.wire import Truth
 
 Open: TypeAlias = Literal["nothing", "side", "length"]
-"""What stays open of a vector: nothing, its side, or its side and its length."""
+"""What is unknown of a vector: nothing, its sign, or its sign and its length."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Disclosures:
-    """What is known from one round, of clients with or without a name.
+    """Disclosures from one round, about clients with or without a name.
 
     Args:
         round: which round.
         names: int64[G], the client of each; -1 where it is a pseudonym.
         vectors: float64[G, d], private vectors at the start of the round; zero where none is known.
         solved: bool[G], whether the vector is claimed for certain.
-        whose: int64[P], which of them each interaction is of.
+        whose: int64[P], the client of each interaction.
         items: int64[P].
         ratings: float64[P], NaN where none is claimed.
         certain: bool[P], whether the interaction is.
         people: int64[G], which person each without a name is, of all parts; one of its own where
             it is left out.
-        up_to: what stays open of vectors: nothing, their side, or their side and their length.
+        up_to: what is unknown of vectors: nothing, their sign, or their sign and their length.
     """
 
     round: int
@@ -55,7 +55,7 @@ class Disclosures:
     def of_vectors(
         cls, round_: int, names: IntArray, vectors: FloatArray, *, up_to: Open = "nothing"
     ) -> "Disclosures":
-        """Certain vectors alone: int64[G] names, -1 where there is none, and float64[G, d]."""
+        """Only certain vectors: int64[G] names, -1 without a name, and float64[G, d]."""
         nothing, known = cls.named(round_, nobody(), nobody()), np.ones(len(names), dtype=bool)
         return replace(nothing, names=names, vectors=vectors, solved=known, up_to=up_to)
 
@@ -86,7 +86,7 @@ class DisclosureClaim:
     parts: tuple[Disclosures, ...]
 
     def scored(self, case: Case) -> Iterator[Scored]:
-        """Count whom it exposes, by the ratings and the recorded private vectors."""
+        """Count the exposed clients, by the ratings and the recorded private vectors."""
         train = case.truth.train
         if train is None:
             return
@@ -131,7 +131,7 @@ class DisclosureClaim:
 def _judged(
     part: Disclosures, train: RatingTable, recorded: Truth, first: int
 ) -> Mapping[str, Any]:
-    """What is claimed of which pairs of a true client and an item, and by whose vectors."""
+    """Claims as pairs of a true client and an item, with the vectors behind them."""
     private = recorded.columns(part.round, "private-user_vectors")
     values = np.full((train.n_clients, part.vectors.shape[1]), np.nan)
     if private is not None:  # rows of biases are wider than vectors, which they do not tell
@@ -174,9 +174,9 @@ def _judged(
 
 
 def _true_clients(part: Disclosures, train: RatingTable, values: FloatArray) -> IntArray:
-    """Who each is: the one named, or whose vector is closest, or of whom most claims are true.
+    """The true client of each: the one named, with the closest vector, or with most true claims.
 
-    Of several that is who rated the fewest others.
+    If several clients are possible, the one that rated the fewest other items is taken.
     """
     clients = part.names.copy()
     for who in np.flatnonzero(clients < 0).tolist():

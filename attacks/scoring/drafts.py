@@ -33,9 +33,9 @@ class DraftClaim:
         round: the round they were given in, after its local training.
         table: private table of the members' vectors.
         vectors: float64[N, d].
-        owners: int64[N], the client each came from; -1 where nobody is named.
+        owners: int64[N], the client each came from; -1 if not named.
         prefix: put before the names of the figures.
-        tells_people: whether the members are the people whose attributes are known.
+        tells_people: whether the members are the persons with known attributes.
     """
 
     round: int
@@ -61,7 +61,7 @@ class Members(NamedTuple):
 
     Attributes:
         vectors: float64[M, d].
-        clients: int64[M], whose members they are.
+        clients: int64[M], the clients that the members belong to.
     """
 
     vectors: FloatArray
@@ -69,7 +69,7 @@ class Members(NamedTuple):
 
     @classmethod
     def of(cls, claim: DraftClaim, recorded: Truth) -> "Members | None":
-        """Read the truth: what a client's vault held when the next round began."""
+        """Read the truth: the members' vectors in clients' vaults when the next round began."""
         columns = recorded.columns(claim.round + 1, f"private-{claim.table}")
         if columns is None:
             return None
@@ -84,7 +84,7 @@ class Matches(NamedTuple):
         members: int64[M'], positions among all members.
         vectors: float64[M', d], theirs.
         clients: int64[M'], theirs.
-        holders: int64[M'], who sent the closest draft; -1 if it came without a name.
+        holders: int64[M'], the sender of the closest draft; -1 without a name.
         disclosed: bool[M'], whether that draft is the member's vector.
         drafts: how many there were.
         named: whether all of them came under a name.
@@ -170,7 +170,7 @@ def score_drafts(matches: Matches, *, prefix: str, seed: int) -> Scored:
 
 
 def score_disclosed(matches: Matches, attributes: Mapping[str, IntArray], *, seed: int) -> Scored:
-    """What the vectors of disclosed members tell of these members' attributes.
+    """Score how well the vectors of disclosed members predict their attributes.
 
     The vectors of all others are not asked, neither to train nor to judge the classifier: nobody
     has seen them. Nor is the draft closest to such a vector: to look it up would bring in the

@@ -1,4 +1,4 @@
-"""A figure beside what is known without the view: the gain, its interval, what is certain of it.
+"""The gain of a figure over what is known without the view: its interval and certain part.
 
 One home for every comparison that gates or sets a severity. A gain is the mean over clients (or
 other units) of the client's figure less its baseline. Its interval holds for the worst of the
@@ -52,7 +52,7 @@ class Persons:
     guesses: bool = False
 
     def counted(self, tail: float) -> int:
-        """Clients who were hit beyond luck, with this probability of one too many."""
+        """Clients matched beyond chance, with this probability of one too many."""
         size = max(1, len(self.hits))
         telling = self.odds <= np.log(tail / 2 / size)
         sure = int(np.count_nonzero(self.hits & telling))
@@ -84,7 +84,7 @@ def luck_of_sets(sets: ItemSets, popularity: FloatArray, clients: int) -> FloatA
     Args:
         sets: B sets.
         popularity: float64[m], how many clients' sets hold each item.
-        clients: whose sets these are counts of.
+        clients: the clients of these counts.
 
     Returns:
         float64[B], natural logarithms.
@@ -99,7 +99,7 @@ def luck_of_sets(sets: ItemSets, popularity: FloatArray, clients: int) -> FloatA
 
 
 def _of_size(weights: FloatArray, items: IntArray, size: int) -> tuple[float, float]:
-    """What every item of a set of a size adds to its log probability, and what is added once."""
+    """Terms of the log probability of a set of a given size: per item, and once."""
     if not 0 < size < items.sum():
         return 0.0, 0.0  # there is one such set
     low, high = -weights.max() - 50.0, -weights.min() + 50.0
@@ -123,13 +123,13 @@ def common_sets(sets: ItemSets) -> FloatArray:
 
 
 def exact_sets(hits: BoolArray, sets: ItemSets, popularity: FloatArray, clients: int) -> Persons:
-    """Clients whose whole set is told.
+    """Clients whose whole set is named.
 
     Args:
-        hits: bool[B], whose.
+        hits: bool[B], the clients whose set is exact.
         sets: the sets.
         popularity: float64[m], how many clients' sets hold each item.
-        clients: whose sets these are counts of.
+        clients: the clients of these counts.
     """
     odds, found = np.zeros(len(sets)), np.flatnonzero(hits)
     luck = luck_of_sets(sets.take(found), popularity, clients)
@@ -143,7 +143,7 @@ _FAMILY_ERROR = 0.01
 _INTERVAL_ERROR = 0.05
 
 _GAINS_PER_FINDING = 16
-"""More gains than this no attack has."""
+"""Upper bound on the gains of an attack."""
 
 _LEAST_ROOM = 30.0
 """Units that the baseline must leave to be told apart, for a share of them to be measurable."""
@@ -235,7 +235,7 @@ class Gain:
 
 
 class Estimate(NamedTuple):
-    """A gain that is no mean over units.
+    """A gain that is not a mean over units.
 
     Attributes:
         value: the gain.

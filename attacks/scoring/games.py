@@ -21,20 +21,20 @@ from secure_fedrec.errors import UnstatedFactError
 from secure_fedrec.wire import Adversary, OwnUploads, Step, Transcript, View
 
 _SUMS = frozenset({"aggregate", "table", "public"})
-"""First words of what is received of sums: the sums themselves, and public arrays they moved."""
+"""First words of the names of received sums: sums, and public arrays that they moved."""
 
 _PAYLOADS = (Step.UPLOAD, Step.SHARE, Step.DENOISE, Step.NOISE, Step.BAG)
 
 
 @dataclass(frozen=True, slots=True)
 class Raised:
-    """What an attack raised.
+    """An error that an attack raised.
 
     Args:
         type: of the exception.
         message: its own.
-        where: "package/module.py:12", the last line of the attack that was reached; of one that
-            none of its lines called, of whoever raised it.
+        where: "package/module.py:12", the last line of the attack that was reached, or else the
+            line that raised the error.
     """
 
     type: str
@@ -43,7 +43,7 @@ class Raised:
 
     @classmethod
     def of(cls, error: BaseException, *, inside: str) -> "Raised":
-        """What was raised, as far as a report says it.
+        """The parts of an error that a report shows.
 
         Args:
             error: with its traceback.
@@ -67,21 +67,23 @@ class Raised:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """What one attack by one adversary achieved.
+    """The result of one attack by one adversary.
 
     Args:
         attack: name of the attack.
         adversary: name of the adversary.
         game: the attack card's game.
         reason: why the attack was not applicable, or what it raised; None if it was measured.
-        raised: what it raised, None if nothing; what it would have found is not known.
-        lacks: whose payloads the attack asked for although not all were recorded; empty where it
-            had all that it can read. What it lacks, it may have learned from.
-        received: what reached the adversary from others (``View.received``), and ``View.known``.
-        read: what of it the attack has read, if it was measured.
-        held: what of this tells of clients: messages that can be read, and sums, by name. No search
-            ends with what they tell; the price of the noise in them says it.
-        not_installed: of an extra that the attack would have used; empty where it needed none.
+        raised: the error that it raised, None if none; its result is then unknown.
+        lacks: steps whose payloads the attack asked for although not all were recorded; empty if it
+            had all that it can read.
+        received: names of what reached the adversary from others (``View.received``), and
+            ``View.known``.
+        read: the part of it that the attack has read, if it was measured.
+        held: the part that holds information about clients: readable messages and sums, by name.
+            Only the price of the noise in them bounds what they tell.
+        not_installed: the command that installs an extra which the attack would have used; empty
+            without one.
         rounds: rounds whose messages it used.
         figures: measured values by the names used in reports and gates; a value is None where the
             data cannot support it.
@@ -131,7 +133,7 @@ def evaluate(
 
     Args:
         attack: the attack.
-        adversary: whose view it gets.
+        adversary: the adversary whose view it gets.
         transcript: the recorded run.
         truth: opened only after the attack has made its claims.
         seed: of the bootstrap and of the null control.
@@ -174,7 +176,7 @@ def tried(
 
     Args:
         attack: the attack.
-        adversary: whose view it gets.
+        adversary: the adversary whose view it gets.
         transcript: the recorded run.
         truth: opened only after the attack has made its claims.
         seed: of the bootstrap and of the null control.
@@ -208,7 +210,7 @@ def _view(adversary: Adversary, transcript: Transcript, truth: GroundTruth) -> V
 
 
 def _strength(finding: Finding) -> float:
-    """Of two rounds, the one in which the attack tells more apart is the one that counts."""
+    """Strength of a finding; of several rounds the strongest counts."""
     of = "other secrets" if finding.figures.get("auc") is None else "rated sets"
     strengths = (each.key for each in MEASURES.values() if each.page.chooses == of)
     return sum(finding.figures.get(key) or 0.0 for key in strengths)
@@ -258,7 +260,7 @@ def _score(attack: Attack, view: View, own: View, truth: GroundTruth, level: Lev
 
 
 def _received(view: View) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """What reached the adversary from others, by name: what is to be read, and what is held.
+    """What reached the adversary from others, by name: what must be read, and what is held.
 
     What it knows beforehand is to be read as well. Sums of what it can read one by one tell nothing
     beside it, hidden counts stand in the sum, and of sums under noise, and what they move, the
@@ -284,7 +286,7 @@ def _received(view: View) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 
 def _asked(attack: Attack, view: View) -> Claims | NotApplicable:
-    """What an attack claims; none applies to nobody, or that needs to know what nobody stated."""
+    """The claims of an attack, or the reason why it does not apply."""
     try:
         parties = {party.partition(":")[0] for party in view.adversary.corrupt}
         if parties and parties <= {"denoiser", "denoisers"} and not Knowledge.of(view).denoisers:

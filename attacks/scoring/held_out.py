@@ -31,7 +31,7 @@ from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.evaluation.protocols import RankingCase
 
 _PAIRS_AT_ONCE = 2**21
-"""Pairs of a client and an item that are judged at once."""
+"""Number of pairs of a client and an item that are judged at once."""
 
 
 def held_out_grid(case: RankingCase) -> npt.NDArray[np.int8]:
@@ -46,10 +46,10 @@ def held_out_grid(case: RankingCase) -> npt.NDArray[np.int8]:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class HeldOutClaim(SecretClaim):
-    """How likely each item is one that a client has not trained on but will choose.
+    """Scores of items that a client has not trained on but may choose.
 
     Args:
-        name: what the interests are.
+        name: of the interests.
         clients: int64[B].
         scores: [B, m], a grid or rows, higher means more likely.
         history: round count -> [B, m], scores had the adversary stopped after so many.
@@ -63,7 +63,7 @@ class HeldOutClaim(SecretClaim):
     history: Mapping[int, FloatArray | Rows] = field(default_factory=dict)
 
     def judged(self, truth: npt.NDArray[Any], corrupted: frozenset[int], seed: int) -> Scored:
-        """Judge held-out interests; popularity is who trains on an item."""
+        """Judge held-out interests; popularity is the number of clients that train on an item."""
         honest = is_honest(self.clients, corrupted)
         need(honest.any(), ALL_CORRUPTED)
         popularity = np.zeros(truth.shape[1])
@@ -97,7 +97,7 @@ def _judged(
     popularity: FloatArray,
     rng: np.random.Generator,
 ) -> list[npt.NDArray[Any]]:
-    """What is found of each client of a block.
+    """The results for each client of a block.
 
     Returns:
         AUC of the claim, of popularity, of both, and of the claim against dealt labels; pairs;
@@ -123,6 +123,6 @@ def _grid(scores: FloatArray | Rows, places: IntArray) -> npt.NDArray[Any]:
 
 
 def _blocks(clients: int, items: int) -> list[slice]:
-    """Blocks of clients of whom all items can be held; one at least."""
+    """Blocks of clients all of whose items fit in memory; at least one client each."""
     size = max(1, _PAIRS_AT_ONCE // max(1, items))
     return [slice(start, start + size) for start in range(0, max(1, clients), size)]

@@ -49,7 +49,7 @@ class ItemSets:
 
     @classmethod
     def of_grid(cls, grid: BoolArray) -> "ItemSets":
-        """What is marked in bool[B, m]."""
+        """The sets marked in bool[B, m]."""
         items = np.nonzero(grid)[1].astype(np.int32)
         return cls.of_sizes(grid.sum(axis=1), items, grid.shape[1])
 
@@ -67,7 +67,7 @@ class ItemSets:
 
     @classmethod
     def rated(cls, table: RatingTable) -> "ItemSets":
-        """What every client of a table rated."""
+        """The rated items of every client of a table."""
         return cls(indptr=table.indptr(), items=table.items, n_items=table.n_items)
 
     @property
@@ -182,7 +182,7 @@ def spans_of(*sets: ItemSets) -> list[slice]:
 
 
 def joined(listed: ItemSets, sets: ItemSets, span: slice) -> Joined:
-    """The pairs of a block of clients: what is listed and what is in their sets."""
+    """The pairs of a block of clients that are listed or in their sets."""
     one, other = (each.take(np.arange(span.start, span.stop)) for each in (listed, sets))
     # Twice the number among those listed, from 1 on, and one more for what is in the set.
     numbers = 2 * np.arange(1, len(one.items) + 1, dtype=np.int32)

@@ -32,7 +32,7 @@ class Fits:
 
     @property
     def first(self) -> IntArray:
-        """int64[K], the place of the lowest; of no meaning where none does."""
+        """int64[K], the place of the first fit; meaningless without a fit."""
         return np.append(self.places, 0)[bounds_of(self.candidates)[:-1]]
 
     def holds(self, places: IntArray) -> BoolArray:
@@ -60,14 +60,14 @@ class LinkClaim:
 
     @property
     def guesses(self) -> dict[str, IntArray]:
-        """Evidence -> int64[K], the one client that fits; -1 where none or several do."""
+        """Evidence -> int64[K], the only client that fits; -1 if none or several fit."""
         return {
             kind: np.where(fit.candidates == 1, self.senders[fit.first], -1)
             for kind, fit in self.fits.items()
         }
 
     def scored(self, case: Case) -> Iterator[Scored]:
-        """Judge it by who sent what: share of messages linked, by each kind of evidence.
+        """Judge it by the true senders: share of messages linked, by each kind of evidence.
 
         Where several clients fit a message, the adversary guesses among them: the message counts by
         the odds of naming its sender, the expected top-1 accuracy with ties broken at random.

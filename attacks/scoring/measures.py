@@ -1,4 +1,4 @@
-"""What a figure is: one record in ``figures.toml``, and all that follows from it.
+"""The record of a figure in ``figures.toml``, and what follows from it.
 
 Gates, findings, severities, sentences, the schema and the page of a report, controls and
 ``explain`` read ``MEASURES``; nothing else lists figures. A record says how bad its figure is and
@@ -22,11 +22,11 @@ Figures: TypeAlias = Mapping[str, float | None]
 _PLAIN = Page()
 
 Floor: TypeAlias = float | str
-"""What a figure must reach on a federation planted to leak, or why it has no floor."""
+"""The floor of a figure on a federation built to leak, or why it does not have one."""
 
 
 class Rule(Protocol):
-    """How bad a figure is, and what it must reach where it is planted."""
+    """The severity rule of a figure, and its floor on planted data."""
 
     @property
     def floor(self) -> Floor:
@@ -41,10 +41,10 @@ _MANY, _WHOLE = 0.1, 0.9
 
 
 class Gained(NamedTuple):
-    """Of a gain over what is known without the view: as much of it as is certain.
+    """Severity of a gain over what is known without the view, by its certain part.
 
-    High from 0.20, medium from 0.05; what is smaller than 0.02 is no finding, however certain, and
-    above it is low. Certain is the lower limit that holds for all gains of an audit (``gains``).
+    High from 0.20, medium from 0.05; a gain below 0.02 is not a finding, however certain, and above
+    it is low. Certain is the lower limit that holds for all gains of an audit (``gains``).
     """
 
     floor: Floor
@@ -58,16 +58,16 @@ class Gained(NamedTuple):
 
     def __str__(self) -> str:
         limits = f"high from {_HIGH:g}, medium from {_MEDIUM:g}, low from {_LEAST:g} if any is"
-        return f"by what of it is certain: {limits}"
+        return f"by its certain part: {limits}"
 
 
 class Behind(NamedTuple):
-    """Of a figure that is judged by its gains, since by itself it may be what anybody reaches.
+    """Severity of a figure that is judged by its gains, since guessing may reach its value.
 
     Attributes:
         gains: their keys.
         floor: the floor.
-        critical: from which value the figure is critical, if a certain gain is high; None for no
+        critical: value from which the figure is critical, if a certain gain is high; None for no
             value.
         beside: what other figures must reach for that.
     """
@@ -95,7 +95,7 @@ class Behind(NamedTuple):
 
 
 class Observed(NamedTuple):
-    """Of something that nobody reaches by guessing, so that a value speaks for itself.
+    """Severity of a figure that guessing cannot reach, judged by its value.
 
     Attributes:
         medium: from which value.
@@ -114,12 +114,12 @@ class Observed(NamedTuple):
 
 
 class Exposed(NamedTuple):
-    """Of a number of persons who are exposed for certain: one is too many.
+    """Severity of a number of clients that are exposed for certain: one is high.
 
     Attributes:
         floor: the floor.
         share: key of their share of all, if it counts.
-        profile: key of what the one who loses most loses of its own, if it counts.
+        profile: key of the largest exposed share of a client, if it counts.
     """
 
     floor: Floor
@@ -136,11 +136,11 @@ class Exposed(NamedTuple):
 
     def __str__(self) -> str:
         limits = f", critical from {self.share} {_MANY:g} or {self.profile} {_WHOLE:g}"
-        return f"by itself: high from the first client{limits if self.share else ''}"
+        return f"by its value: high from the first client{limits if self.share else ''}"
 
 
 class Context(NamedTuple):
-    """Of a figure that helps to read others and is never bad by itself.
+    """Rule of a figure that helps to read others and does not have a severity.
 
     Attributes:
         why: it is not, in words.
@@ -169,8 +169,8 @@ class Measure:
     Args:
         name: in reports.
         about: what it measures.
-        scale: what a value means.
-        severity: how bad it is, and what it must reach where it is planted.
+        scale: the meaning of a value.
+        severity: its severity rule, and its floor on planted data.
         page: where it is shown.
         words: its clause of the sentence that a privacy officer reads, "names {label_accuracy:%} of
             them[ (by chance: {label_base_rate:%})]" say; "" if it has none. What stands in brackets
@@ -199,12 +199,12 @@ class Measure:
 
     def __post_init__(self) -> None:
         if not self.about.strip():
-            raise ValueError(f"{self.name}: a figure says what it measures")
+            raise ValueError(f"{self.name}: a figure must say what it measures")
         if not _grades(self.severity):
-            raise ValueError(f"{self.name}: a figure says how bad it is, by a rule or why not")
+            raise ValueError(f"{self.name}: a figure must have a severity rule, or say why not")
         floor = self.severity.floor
         if not (floor.strip() if isinstance(floor, str) else _is_positive(floor)):
-            raise ValueError(f"{self.name}: a figure says what it must reach where it is planted")
+            raise ValueError(f"{self.name}: a figure must state its floor on planted data")
 
     @property
     def prior(self) -> Prior | None:
@@ -218,7 +218,7 @@ class Measure:
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """Keys in ``report.json``: the figure, its interval, what it compares with."""
+        """Keys in ``report.json``: the figure, its interval, its comparison value."""
         return (self.key, *self.ends, *(() if self.prior is None else (self.prior.key,)))
 
     def card(self) -> dict[str, str]:
@@ -272,7 +272,7 @@ GAIN: Mapping[str, Mapping[str, Any]] = {
     "scale": {"unit": "difference", "chance": "0", "abstention": "gains nothing"},
     "page": {"listed": False},
 }
-"""What a record of a gain over what is known without the view need not say."""
+"""Defaults of a record of a gain over what is known without the view."""
 
 
 def catalogue(told: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Measure]:
@@ -288,7 +288,7 @@ def catalogue(told: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Measure]:
         records = dict(group)
         secret = records.pop("secret")
         if not secret.strip():
-            raise ValueError(f"{kind}: figures say which secret they tell")
+            raise ValueError(f"{kind}: figures must say which secret they tell")
         if both := known.keys() & records:
             raise ValueError(f"two figures have the key {min(both)}")
         for key, record in records.items():
@@ -298,7 +298,7 @@ def catalogue(told: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Measure]:
 
 
 def require_gains(measures: Mapping[str, Measure], known: Mapping[str, Measure]) -> None:
-    """Refuse measures that are judged by what is no gain of their secret.
+    """Refuse measures that are judged by something other than a gain of their secret.
 
     Args:
         measures: the measures by key.
@@ -310,13 +310,13 @@ def require_gains(measures: Mapping[str, Measure], known: Mapping[str, Measure])
     for key, each in measures.items():
         for name in each.severity.gains if isinstance(each.severity, Behind) else ():
             if name not in known or not isinstance(known[name].severity, Gained):
-                raise ValueError(f"{key} is judged by {name}, which is no gain")
+                raise ValueError(f"{key} is judged by {name}, which is not a gain")
             if known[name].secret != each.secret:
                 raise ValueError(f"{key} is judged by {name}, which tells another secret")
 
 
 def require_numbers(figures: Mapping[str, object]) -> None:
-    """Refuse figures that no report can hold: each is a finite number, or None.
+    """Refuse figures that a report cannot hold: each must be a finite number or None.
 
     Raises:
         ValueError: one is not; names it.
@@ -353,7 +353,7 @@ def _value(figures: Figures, name: str) -> float:
 _FILE = Path(__file__).with_name("figures.toml")
 
 MEASURES = Registry("figure", catalogue(tomllib.loads(_FILE.read_text(encoding="utf-8"))))
-"""Every figure by key: what gates may ask, what findings may say."""
+"""Every figure by key, as gates and findings use it."""
 
 
 def measures_of(figures: Figures) -> list[Measure]:
@@ -362,7 +362,7 @@ def measures_of(figures: Figures) -> list[Measure]:
 
 
 def leading(figures: Figures) -> Measure | None:
-    """The one that stands for a finding; None if it has none with a key of its own."""
+    """The figure that represents a finding; None if it has none with its own key."""
     listed = [each for each in measures_of(figures) if each.page.listed]
     return min(listed, key=lambda each: not each.page.leads, default=None)
 

@@ -1,4 +1,4 @@
-"""What an organisation's item vectors tell: how often items were chosen, and who its users are.
+"""What an organisation's item vectors tell: how often items were chosen, and its users.
 
 **Sales.** The adversary knows sales of its own, of items that both have, and fits a linear probe to
 them: from the organisation's vectors of these items to the logarithm of how often they sell at
@@ -34,7 +34,7 @@ from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
 from secure_fedrec.evaluation.scores import area_under_curve
 
 SELLS: Final = 5
-"""From so many interactions on an item counts as selling."""
+"""Fewest interactions of an item that counts as selling."""
 
 _RIDGE: Final = 1e-2
 """Share of a feature's spread that the probe is pulled to zero by."""
@@ -50,11 +50,11 @@ _CHOICES: Final = 3
 
 
 class _Told(NamedTuple):
-    """What was told of one organisation.
+    """The results about one organisation.
 
     Attributes:
         figure: correlation, or area.
-        prior: the same without the vectors.
+        prior: the figure without the vectors.
         null: the same with truths dealt to items, or persons, at random.
         variance: of the figure by chance.
         size: items, or persons, judged.
@@ -75,11 +75,11 @@ class _Told(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class OrganisationClaim(SecretClaim):
-    """What was seen of the items of organisations.
+    """The item vectors of organisations that were seen.
 
     Args:
         name: of the secret.
-        clients: int64[T], whose.
+        clients: int64[T], the organisations.
         items: int64[k] of each.
         vectors: float64[k, d] of each, in the same order.
     """
@@ -92,7 +92,7 @@ class OrganisationClaim(SecretClaim):
     def told(
         self, corrupted: frozenset[int], tell: Callable[[int, IntArray, FloatArray], _Told | None]
     ) -> list[_Told]:
-        """What is told of each organisation that is another's, where there is enough.
+        """The results about each other organisation, if there are enough data.
 
         Raises:
             InapplicableError: there is too little of all of them.
@@ -117,7 +117,7 @@ class SalesClaim(OrganisationClaim):
     """Judged by counts by client and item, int64[n, m]; -1 where a client lacks the item."""
 
     kind = "sales"
-    few = f"fewer than {_FEWEST} items are known to whoever looks, or left to be told"
+    few = f"fewer than {_FEWEST} items are known to the adversary, or left to be told"
 
     def judged(self, truth: IntArray, corrupted: frozenset[int], seed: int) -> Scored:
         """How often items were chosen, mean over organisations, whose sales the adversary's know.
@@ -157,7 +157,7 @@ class MembersClaim(OrganisationClaim):
     few = "too few items or persons are known to tell one from another"
 
     def judged(self, truth: npt.NDArray[Any], corrupted: frozenset[int], seed: int) -> Scored:
-        """Who is a user, mean over organisations; nobody attacks himself.
+        """Which persons are users, mean over organisations other than the adversary's.
 
         Raises:
             ValueError: a vector is not finite.
@@ -195,7 +195,7 @@ def _sales(
     Args:
         vectors: float64[k, d].
         counts: int64[k], true.
-        known: int64[k], sales of whoever looks.
+        known: int64[k], the adversary's sales.
         sold: bool[k], whether it has the item.
         seed: of the null control.
     """
@@ -238,7 +238,7 @@ def probe(features: FloatArray, values: FloatArray, known: BoolArray) -> FloatAr
 
 
 def _members(vectors: FloatArray, chosen: FloatArray, member: BoolArray, seed: int) -> _Told | None:
-    """Areas of one organisation's candidates; None where there is too little."""
+    """AUCs of one organisation's candidates; None if there are too few."""
     popularity = np.log1p(chosen.sum(axis=0))
     judged = chosen.sum(axis=1) >= _CHOICES
     member = member[judged]
@@ -256,7 +256,7 @@ def _members(vectors: FloatArray, chosen: FloatArray, member: BoolArray, seed: i
 
 
 def explained(vectors: FloatArray, chosen: FloatArray, popularity: FloatArray) -> FloatArray:
-    """Share of each record that vectors explain of what popularity does not: float64[C].
+    """Share of each record, beyond popularity, that vectors explain: float64[C].
 
     Args:
         vectors: float64[k, d], of items.

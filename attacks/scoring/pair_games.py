@@ -1,4 +1,4 @@
-"""What sums of co-occurrences tell of one whose row is known: that it took part, and its choice.
+"""What sums of co-occurrences tell about a client whose row is known: membership and next choice.
 
 **Membership.** The adversary knows a candidate's row x, all but what is held out of it, and asks
 whether its x x^T is in the sums. A coin decides: the sums are as they are, or the same without that
@@ -30,10 +30,10 @@ from secure_fedrec.core.arrays import BoolArray, FloatArray, IndexArray, IntArra
 from secure_fedrec.evaluation.intervals import mean_interval
 
 _FEWEST = 2
-"""Clients to compare worlds of."""
+"""Number of clients whose two worlds are compared."""
 
 _DIRECTIONS, _ITEMS_EACH = 16, 8
-"""Most eigenvectors that stand for tastes, and fewest items to each."""
+"""Largest number of eigenvectors for tastes, and fewest items for each."""
 
 _LEAST_DOUBT, _ACROSS = 0.05, 1e-9
 """Variance of a pair that nobody is expected to have; length that is rounding."""
@@ -64,7 +64,7 @@ class PairSumsClaim:
 
 
 def _honest_rows(case: Case) -> tuple[IntArray, ItemSets]:
-    """Clients whose rows are tried, and all rows; needs some."""
+    """Clients whose rows are tried, and all rows; requires at least one."""
     rows = ItemSets.rated(need(case.truth.train, "the truth holds no ratings"))
     clients = np.arange(len(rows))
     clients = clients[is_honest(clients, case.corrupted) & (rows.lengths > 0)]
@@ -131,7 +131,7 @@ class MembershipClaim(PairSumsClaim):
         return _Leading(values[kept], vectors[:, kept])
 
     def _beyond(self, sums: FloatArray, told: FloatArray) -> float:
-        """How far pairs of a row lie above what is told of them, in deviations.
+        """How far pairs of a row lie above their expected values, in deviations.
 
         Args:
             sums: float64[k, k], of the items of the row.

@@ -37,7 +37,7 @@ _CLEARLY = 2.0
 _POPULARITY, _SCORE_FIRST, _FITTED = range(3)
 
 _SILENT, _MARKED, _GRADED = range(3)
-"""Of a client, all items have one score; most have the lowest; scores are many."""
+"""Kinds of a client's scores: all equal; most at the lowest value; many values."""
 
 _KINDS = 3
 
@@ -46,11 +46,11 @@ def combined_scores(game: CatalogueGame, public: PublicRanking) -> Table:
     """Scores from the view and from popularity, each half of the clients by the other half's rule.
 
     Args:
-        game: what the attack says of each item, against the truth about these clients.
-        public: what is known of the items without the view, and the halves.
+        game: the attack's scores of items, against the truth about these clients.
+        public: what is known about items without the view, and the halves of clients.
 
     Returns:
-        The game of who ranks by both.
+        The game that ranks by both.
     """
     rules = _Rules(game, public)
     if len(game.labels) < 2:  # nobody to learn from: the attack is taken at its word
@@ -79,7 +79,7 @@ def _best_rule(rules: "_Rules", learn: int, kind: int) -> int:
 
 
 def kinds_of(scores: Rows, part: Part) -> IntArray:
-    """What kind of thing is said of each client of a block: int64[b].
+    """The kind of scores of each client of a block: int64[b].
 
     Nothing (all items have one score), marks (more than half of them have the lowest one), or
     grades. Words that hide an upload leave no two items alike, and an upload that can be read
@@ -147,7 +147,7 @@ class _Rules:
         return np.asarray(self._precision[rule][these])
 
     def tables(self, rules: IntArray, *, own: bool) -> Table:
-        """The game of who ranks by a rule.
+        """The game that ranks by a rule.
 
         Args:
             rules: int64[2, kinds], of each half and kind of client.

@@ -1,4 +1,4 @@
-"""A game over a catalogue, block by block of clients, and what ranks it without a look at them."""
+"""A game over a catalogue, in blocks of clients, and rankings without their data."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -22,7 +22,7 @@ class Part(NamedTuple):
     """A block of clients.
 
     Attributes:
-        pairs: what is listed of them or in their sets.
+        pairs: pairs that are listed or in their sets.
         table: the game; all other pairs are its rest.
         visible: bool[T], pairs that were seen.
     """
@@ -66,7 +66,7 @@ class CatalogueGame:
         return self.part(span).table
 
     def _support(self, span: slice) -> ScoreTable:
-        """The game within what was seen."""
+        """The game within the seen items."""
         if self.visible is None:
             return self._table(span)
         part = self.part(span)
@@ -106,7 +106,7 @@ class Standing(NamedTuple):
         left: int64[T], pairs of the client with smaller scores, of each that is listed.
         right: int64[T], with no larger ones.
         rest_left: int64[b], of each pair that is not listed; [m], by item, of a row for everybody.
-        rest_right: likewise.
+        rest_right: positives among the rest.
         shared: whether it is such a row.
     """
 
@@ -118,7 +118,7 @@ class Standing(NamedTuple):
 
 
 def standing(scores: Rows, part: Part) -> Standing:
-    """Of a block of clients."""
+    """Data of a block of clients."""
     table, indptr = part.table, part.pairs.indptr
     if isinstance(scores.rest, np.ndarray):
         row = np.asarray(scores.rest, dtype=np.float64)
@@ -137,13 +137,13 @@ def standing(scores: Rows, part: Part) -> Standing:
 
 
 def ranked(rows: FloatArray, row: IntArray, labels: ItemSets, own: float) -> ScoreTable:
-    """The game of who ranks items by one of a few rows, a client's own set aside.
+    """The game that ranks items by one of a few rows, without a client's own set.
 
     Args:
         rows: float64[H, m].
         row: int64[B], of each client.
         labels: the sets.
-        own: what a client's own items have less.
+        own: what is subtracted for a client's own items.
     """
     owners, all_of_them = labels.owners, np.ones(len(labels.items), dtype=bool)
     scores = rows[row[owners], labels.items] - own
@@ -158,7 +158,7 @@ _CLEARLY = 1.0
 
 @dataclass(frozen=True, eq=False)
 class PublicRanking:
-    """What ranks the items without a look at the client.
+    """A ranking of items without a client's data.
 
     Attributes:
         rows: float64[2, m], the ranking for each half of the clients; equal values are ties.
@@ -178,7 +178,7 @@ class PublicRanking:
 
     @cached_property
     def table(self) -> ScoreTable:
-        """The game of who ranks by it: made once, as it serves many attacks on the same sets."""
+        """The game that ranks by it, made once for many attacks on the same sets."""
         return ranked(self.rows, self.half, self.labels, self.own)
 
     def of(self, part: Part) -> FloatArray:
@@ -188,7 +188,7 @@ class PublicRanking:
         return np.asarray(values - self.own * part.pairs.labels if self.own else values)
 
     def within(self, game: CatalogueGame) -> Table:
-        """The game of who ranks by it, within what was seen."""
+        """The game that ranks by it within the seen items."""
         visible = game.visible
         if visible is not None and isinstance(visible.rest, np.ndarray):
             kept, sets = visible.rest, game.labels
@@ -215,7 +215,7 @@ def halved(clients: int, seed: int) -> IntArray:
 
 
 def public_ranking(game: CatalogueGame, popularity: FloatArray, seed: int) -> PublicRanking:
-    """What ranks the items best without a look at the client, in counts of raters.
+    """The best ranking of items without a client's data, in counts of raters.
 
     The best of popularity among all others or among the other half of the clients, of what an
     attack says of that half (nothing in it is about this one; released counts are such a ranking),

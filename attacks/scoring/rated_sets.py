@@ -69,7 +69,7 @@ def history_figures(history: Mapping[int, Rows], labels: ItemSets) -> dict[str, 
 
 _CHANCE = 0.5
 _WIDTH_95 = 2 * 1.96
-"""Deviations that a 95 % interval is wide."""
+"""Half width of a 95 % interval in standard deviations."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -79,7 +79,7 @@ class RatedSetClaim:
     The fields but the first are grids, or rows (``Rows``) that list the same pairs.
 
     Args:
-        clients: int64[B], whom the claim is about.
+        clients: int64[B], the clients that the claim is about.
         scores: float64[B, m], higher means more likely rated.
         visible: bool[B, m], items the adversary saw in any message of that client.
         predicted: bool[B, m], the rated set as guessed outright; None if the attack only ranks.
@@ -93,7 +93,7 @@ class RatedSetClaim:
     """
 
     decides: ClassVar = True
-    """Nothing else of the finding is worth judging where this claim cannot be."""
+    """If this claim cannot be judged, the rest of the finding is not judged either."""
 
     clients: IntArray
     scores: FloatArray | Rows
@@ -126,13 +126,13 @@ class RatedSetClaim:
 
     @property
     def others(self) -> "tuple[FloatArray | BoolArray | Rows, ...]":
-        """The history, then what is predicted, if anything is."""
+        """The history, then the predicted set, if any."""
         return (*self.history.values(), *(() if self.predicted is None else (self.predicted,)))
 
     def scored(self, case: Case) -> Iterator[Scored]:
         """Judge it by the training ratings, over the catalogue and within the visible support.
 
-        What hangs on it is not judged without them.
+        Dependent figures are not judged without them.
         """
         if not len(self.clients):
             return

@@ -29,7 +29,7 @@ class RatingClaim:
     about: IntArray | None = None
 
     def scored(self, case: Case) -> Iterator[Scored]:
-        """Judge it: share of the clients' ratings that are named exactly, beside a constant.
+        """Judge it: share of the clients' ratings named exactly, compared with a constant.
 
         Every rating of the clients counts. Where the attack abstains the adversary says what
         everybody would: the most frequent rating of all, or of the item among the other clients,
@@ -71,7 +71,7 @@ class RatingClaim:
 
 
 def _said(claim: RatingClaim, train: RatingTable) -> FloatArray:
-    """What is said of every rating: float64[N]; NaN where nothing is."""
+    """The claim about every rating: float64[N]; NaN without a claim."""
     keys, asked = (
         each.clients.astype(np.int64) * train.n_items + each.items for each in (claim, train)
     )
@@ -86,7 +86,7 @@ def _said(claim: RatingClaim, train: RatingTable) -> FloatArray:
 
 
 def best_constant(train: RatingTable, judged: BoolArray) -> FloatArray:
-    """What public knowledge says of every rating: float64[N].
+    """The best constant guess for every rating from public knowledge: float64[N].
 
     The most frequent rating, or that of the item among the other clients where that is right more
     often of those judged.

@@ -25,7 +25,7 @@ class Rows:
         listed: B sets of K items altogether.
         values: [K], whole numbers, reals or marks.
         rest: value of every pair that is not listed; or [m], by item, where nothing is listed.
-        over: int64[B], what a client's values are divided by, so that counts can stay counts.
+        over: int64[B], divisors of clients' values, so that values can be stored as counts.
 
     Raises:
         ValueError: the columns do not fit together.
@@ -41,7 +41,9 @@ class Rows:
             raise ValueError(f"{self.values.shape} values of {self.listed.items.shape} pairs")
         shared = isinstance(self.rest, np.ndarray)
         if shared and (len(self.values) or np.shape(self.rest) != (self.listed.n_items,)):
-            raise ValueError("a row of values for everybody is the whole of what is said")
+            raise ValueError(
+                "one row of values for all clients cannot be combined with other values"
+            )
         if self.over is not None and (shared or self.rest):
             raise ValueError("values that are divided are 0 of pairs that are not listed")
 
@@ -146,11 +148,11 @@ def require_alike(*said: npt.NDArray[Any] | Rows) -> None:
     """
     listed = {id(each.listed) if isinstance(each, Rows) else None for each in said}
     if len(listed) > 1:
-        raise ValueError("what is said of clients lists different pairs")
+        raise ValueError("the values of clients list different pairs")
 
 
 def require_marks(*said: npt.NDArray[Any] | Rows, shared: bool = False) -> None:
-    """Check that what is marked is listed: all other pairs are judged as unmarked.
+    """Check that marked pairs are listed: all other pairs are judged as unmarked.
 
     Args:
         said: marks, as grids or rows.
@@ -167,7 +169,7 @@ def require_marks(*said: npt.NDArray[Any] | Rows, shared: bool = False) -> None:
 
 
 def kept_rows(keep: BoolArray, *said: npt.NDArray[Any] | Rows) -> list[Rows]:
-    """What is said of some clients, bool[B], all of it of the same pairs."""
+    """The values of some clients, bool[B], for the same pairs."""
     first = said[0]
     if not isinstance(first, Rows):
         return [Rows.of_grid(np.asarray(each)[keep]) for each in said]

@@ -9,7 +9,7 @@ class Unit(NamedTuple):
     Attributes:
         write: "percent", "decimal", "signed", or "count", of clients that are exposed say.
         low, high: ends of its range; None where there is none.
-        nothing: a value that says nothing, whatever the data; what is not above it is no leak.
+        nothing: a value without information, whatever the data; a value not above it is not a leak.
     """
 
     write: str
@@ -19,7 +19,7 @@ class Unit(NamedTuple):
 
 
 COUNTED = "count"
-"""How a unit is written whose figures are numbers of somebody."""
+"""Format of units for figures that count clients or items."""
 
 SHARE, COUNT = Unit("percent", 0.0, 1.0), Unit(COUNTED, 0.0, None)
 
@@ -35,13 +35,13 @@ UNITS = {
 
 
 class Prior(NamedTuple):
-    """A figure that says what anybody reaches without the view.
+    """The comparison value of a figure: what is reached without the view.
 
     Attributes:
         key: of the figure.
-        words: who or what reaches it.
-        about: what it is; "For comparison: ..." where it is left out.
-        ceiling: whether it is what the best view could reach instead, no chance to compare with.
+        words: how it is reached.
+        about: its meaning; "For comparison: ..." by default.
+        ceiling: whether it is what the best view could reach, instead of a chance level.
     """
 
     key: str
@@ -51,11 +51,11 @@ class Prior(NamedTuple):
 
 
 class Scale(NamedTuple):
-    """What a value of a figure means.
+    """The meaning of a figure's values.
 
     Attributes:
         unit: how it is written, and where it lies.
-        chance: what anybody reaches without the view: a figure of its own, or words.
+        chance: what is reached without the view: another figure, or words.
         abstention: how it counts where an attack says nothing.
         rounds: how several rounds make one figure.
         lower_is_worse: whether low is a leak.
@@ -74,9 +74,9 @@ class Page(NamedTuple):
     Attributes:
         leads: whether it is the one number that stands for a finding, before those that do not.
         by_round: whether it is listed for every round that was tried.
-        chooses: of which findings it says how strong a round was, "rated sets" or "other secrets".
+        chooses: the findings whose strongest round it selects, "rated sets" or "other secrets".
         listed: whether it has a key of its own in ``report.json``; others stand in the details.
-        units: whom it is measured on.
+        units: what it is measured on.
         rate: the false-positive rate it is taken at; ten times its inverse is needed in negatives.
     """
 

@@ -28,7 +28,7 @@ class SetClaim(SecretClaim):
     """How likely each element is to be in a client's set.
 
     Args:
-        name: what the elements are.
+        name: of the elements.
         clients: int64[B].
         scores: float64[B, C], higher means more likely.
         predicted: bool[B, C], the set as guessed outright; None if the attack only ranks.
@@ -72,7 +72,7 @@ def score_table(scores: FloatArray, labels: BoolArray, keep: BoolArray) -> Score
 
 
 def units_of(table: Table) -> dict[str, int]:
-    """What is behind the figures of a table."""
+    """The numbers of units behind the figures of a table."""
     return {
         "clients": table.n_clients,
         "pairs": table.n_pairs,
@@ -81,7 +81,7 @@ def units_of(table: Table) -> dict[str, int]:
 
 
 def guessed_figures(predicted: Rows, game: CatalogueGame, exact: str) -> tuple[Figures, BoolArray]:
-    """Of sets guessed outright: precision and recall per client, averaged, and the exact ones.
+    """Figures of guessed sets: mean precision and recall per client, and exact sets.
 
     Args:
         predicted: bool, listed as the scores are; what is not listed is not in a set, or one row of

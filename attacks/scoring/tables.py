@@ -39,7 +39,7 @@ class ScoreTable:
     labels: BoolArray
     rest: Rest | None = None
     kept: dict[object, Any] = field(default_factory=dict, init=False, repr=False)
-    """Statistics that were asked for (``kept``)."""
+    """Cached statistics (``kept``)."""
 
     def __post_init__(self) -> None:
         for name, kind in (("indptr", "int64"), ("scores", "float64"), ("labels", "bool")):
@@ -58,7 +58,7 @@ class ScoreTable:
             pair = int(np.argmin(finite))
             raise ValueError(f"scores must be finite, but pair {pair} has {self.scores[pair]}")
         if self.rest is not None and not np.isfinite(self.rest.values).all():
-            raise ValueError("scores must be finite, those of pairs that are not listed as well")
+            raise ValueError("scores must be finite, including those of pairs that are not listed")
 
     @property
     def n_clients(self) -> int:
@@ -86,7 +86,7 @@ class ScoreTable:
 
     @cached_property
     def by_class(self) -> ByClass:
-        """Listed scores by class, ascending for each client; nobody changes them."""
+        """Listed scores by class, ascending for each client; must not be changed."""
         positives = self.positives()
         hits, misses = self.scores[self.labels], self.scores[~self.labels]
         ends = [bounds_of(each) for each in (positives, np.diff(self.indptr) - positives)]
@@ -187,7 +187,7 @@ _Found = TypeVar("_Found")
 def kept(
     statistic: Callable[Concatenate[Table, _More], _Found],
 ) -> Callable[Concatenate[Table, _More], _Found]:
-    """A statistic of a table that is computed once for the same arguments; nobody changes it."""
+    """A statistic of a table, computed once per arguments; it must not be changed."""
 
     @wraps(statistic)
     def once(table: Table, /, *args: _More.args, **named: _More.kwargs) -> _Found:
@@ -242,7 +242,7 @@ _Counted = tuple[FloatArray, IntArray]
 
 
 def _left(rest: Rest) -> _Counted:
-    """Values of what is not listed, and how many pairs have each."""
+    """Values of pairs that are not listed, and how many pairs have each."""
     clients = np.bincount(rest.row, minlength=len(rest.runs) - 1)
     counts = np.diff(rest.below) * np.repeat(clients, np.diff(rest.runs))
     return rest.values, counts - np.bincount(rest.taken, minlength=len(counts))

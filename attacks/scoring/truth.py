@@ -1,4 +1,4 @@
-"""What the harness knows and no attack does, and what it makes of a claim by that."""
+"""The truth, which attacks do not see, and how claims are scored by it."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -18,12 +18,12 @@ _PRIVATE = "private-"  # kinds of private tables in the truth
 
 ALL_CORRUPTED = "every client the claims are about is the adversary's own"
 NO_CONTRAST = "there is nothing to tell apart in the truth"
-NOBODY = "nobody but the adversary's own clients has a secret to tell"
+NOBODY = "only the adversary's own clients have a secret to tell"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotApplicable:
-    """What an attack would have needed is not there.
+    """An attack lacks something that it needs.
 
     Args:
         reason: what is missing.
@@ -40,7 +40,7 @@ class Scored:
         figures: measured values; a value is None where the data cannot support it.
         gains: over what is known without the view; they become figures with intervals.
         units: clients (or members of clients), pairs and positives behind the figures.
-        details: what else is worth reporting.
+        details: further results to report.
         null_control: the same claim against a truth it cannot know.
         roc: pooled ROC curve.
     """
@@ -63,7 +63,7 @@ def is_honest(clients: IntArray, corrupted: frozenset[int]) -> BoolArray:
 
 
 def require_finite(what: str, values: FloatArray) -> None:
-    """Refuse a claim that is no number: a mean would leave its client out, as if it were not there.
+    """Refuse a claim that is not a finite number, since a mean would silently leave its client out.
 
     Raises:
         ValueError: a value is NaN or infinite.
@@ -77,7 +77,7 @@ class GroundTruth:
     """The truth about a recorded run; claims of a kind that it leaves out are not judged.
 
     Args:
-        recorded: what was recorded apart from the transcript.
+        recorded: the recording outside the transcript.
         train: the training ratings.
         denoiser_clients: client number of each denoiser; empty without denoisers.
         secrets: by kind and name, "labels.majority" say, a secret of every client, client after
@@ -135,7 +135,7 @@ class GroundTruth:
         return {name: self.secrets[key] for key, (of, _, name) in split.items() if of == kind}
 
     def corrupted_clients(self, adversary: Adversary) -> frozenset[int]:
-        """Clients on the adversary's side; nobody attacks himself."""
+        """The adversary's own clients, which are not attacked."""
         # Clients are corrupted one by one, by number: there is no word for all of them.
         clients = adversary.members("client") or frozenset()
         denoisers = adversary.members("denoiser")
@@ -146,11 +146,11 @@ class GroundTruth:
 
 
 class Case(NamedTuple):
-    """What a claim is judged by, once it is made.
+    """The truth and settings by which a claim is judged.
 
     Attributes:
         truth: about the run.
-        corrupted: the adversary's own clients; nobody attacks himself.
+        corrupted: the adversary's own clients, which are not attacked.
         seed: of bootstraps and null controls.
     """
 
@@ -167,7 +167,7 @@ class SecretClaim:
 
     Args:
         name: of the secret.
-        clients: int64[B], whom it is claimed of.
+        clients: int64[B], the clients that it is claimed of.
     """
 
     kind: ClassVar[str]
@@ -176,7 +176,7 @@ class SecretClaim:
     clients: IntArray
 
     def scored(self, case: Case) -> Iterator[Scored]:
-        """Judge it by the secret of that name; nothing where there is none."""
+        """Judge it by the secret of that name, if there is one."""
         truth = case.truth.of_kind(self.kind).get(self.name)
         if truth is not None:
             yield self.judged(truth, case.corrupted, case.seed)

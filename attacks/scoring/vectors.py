@@ -1,4 +1,4 @@
-"""Figures of claimed private vectors: how close they come, and whose they give away.
+"""Figures of claimed private vectors: their closeness, and the clients that they identify.
 
 A vector is *re-identified* if, of the private vectors of all clients, the true one points closest
 in its direction. Directions, because what an attack reads off several steps of training is right
@@ -41,8 +41,8 @@ class VectorClaim:
         table: name of the private table whose rows begin with them.
         of_items: whether that table holds a row per item of every client instead, and the vector
             is their mean over the client's training items.
-        told: bool[B], of whom anything is known: for the others a direction is drawn, and they are
-            none of the persons. None for all.
+        told: bool[B], clients about which something is known. For the others a random direction is
+            drawn, and they do not count as persons. None for all.
     """
 
     round: int
@@ -115,7 +115,7 @@ class VectorClaim:
 
 
 def _named(to_own: FloatArray, to_next: FloatArray, size: int, width: int) -> Persons:
-    """Clients whose vector alone is the closest to what is claimed of it.
+    """Clients whose own vector is the unique closest to what is claimed.
 
     Any of the candidates is the closest with equal odds, and near a claim they lie as densely as
     the next one's distance says; of dimensions in which they may lie so, three are counted.
@@ -155,7 +155,7 @@ def _closeness(claimed: FloatArray, actual: FloatArray) -> Figures:
 def _compared(
     claimed: FloatArray, actual: FloatArray, own: IntArray, shuffled: IntArray
 ) -> tuple[FloatArray, ...]:
-    """Each claim beside all candidates, so many claims at once that they can be held.
+    """Each claim compared with all candidates, in batches that fit in memory.
 
     Returns:
         float64[B] each: cosine to the own vector, sum of all cosines, odds of naming the own client

@@ -76,7 +76,7 @@ class UnmaskedClaim:
 def _counts(
     pairs: Joined, visible: Rows, proven: Rows, popularity: FloatArray
 ) -> tuple[npt.NDArray[Any], ...]:
-    """Of a block of clients what the figures are made of.
+    """The counts behind the figures for a block of clients.
 
     Returns:
         Virtual and rated rows that were seen; rows proven virtual rightly, and wrongly, in all and

@@ -1,1 +1,1 @@
-"""What an adversary knows: traits, named rows, its own part, who took part when."""
+"""What an adversary knows: traits, named rows, its own part, and the participants of rounds."""

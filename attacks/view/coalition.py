@@ -1,4 +1,4 @@
-"""What is left of a round once a coalition takes out what it put in itself.
+"""A round minus what a coalition put into it.
 
 Who knows a part of a sum knows the rest of it: every attack that reads sums, or steps of the public
 table, reads them here, less the rows of the adversary's own clients, and with those clients left
@@ -55,10 +55,10 @@ def own_clients(view: View) -> frozenset[int]:
 def others_uploads(
     view: View, round_: int, *, payload: bool = False, step: Step = Step.UPLOAD
 ) -> tuple[Messages, RowBlock]:
-    """Uploads of a round, or what clients send in a step beside, without those whose part is known.
+    """Uploads of a round, or other messages of clients, without the adversary's own clients.
 
     Raises:
-        TranscriptError: none was recorded.
+        TranscriptError: no payload was recorded.
     """
     uploads = view.messages(step, round_, payload=payload)
     known = _known(view, round_)
@@ -73,7 +73,7 @@ def others_vectors(view: View, round_: int, bag: str) -> Messages:
     """Messages for a bag with their payload, without those of the adversary's own clients.
 
     Raises:
-        TranscriptError: none was recorded.
+        TranscriptError: no payload was recorded.
     """
     messages = view.messages(Step.BAG, round_, payload=True, bag=bag)
     if view.own is None:
@@ -90,7 +90,7 @@ def others_sum(view: View, round_: int, *, payload: bool = False) -> RowBlock:
     Rows that were left out of the sum (a tail floor) stay zero.
 
     Raises:
-        TranscriptError: none was recorded.
+        TranscriptError: no payload was recorded.
     """
     _, total = rows_of(view.messages(Step.AGGREGATE, round_, payload=payload))
     known = _known(view, round_)
@@ -115,7 +115,7 @@ def others_sum(view: View, round_: int, *, payload: bool = False) -> RowBlock:
 def others_counts(view: View, round_: int) -> FloatArray | None:
     """How many of the others rated each item in a round: float64[m], NaN where it is not told.
 
-    The aggregate tells it, or else what is public beside the table; None where neither does.
+    The aggregate holds it, or else public values beside the table; None if neither does.
     """
     if view.sees(Step.AGGREGATE) and round_ in view.rounds(Step.AGGREGATE):
         total = others_sum(view, round_)
@@ -139,7 +139,7 @@ def others_counts(view: View, round_: int) -> FloatArray | None:
 
 
 def own_uploads(view: View, round_: int, *, payload: bool = False) -> Messages | None:
-    """Uploads of the adversary's clients; None where they were not kept, all of them."""
+    """Uploads of the adversary's clients; None if not all of them were kept."""
     known = None if view.own is None else view.own.uploads(round_)
     # Where nothing hides what was sent, it is not kept twice.
     if known is not None or not own_clients(view) or not view.sees(Step.UPLOAD):
@@ -153,7 +153,7 @@ def own_uploads(view: View, round_: int, *, payload: bool = False) -> Messages |
 
 
 def _known(view: View, round_: int) -> Messages | None:
-    """What the coalition knows of the terms of a round's sum; None if nothing."""
+    """The terms of a round's sum that the coalition knows; None if nothing."""
     if view.own is None or not Knowledge.of(view).sums_are_real:
         return None  # with virtual rows inside, the sum has terms that are not recorded
     return view.own.uploads(round_)
@@ -190,7 +190,7 @@ def public_step(view: View, round_: int) -> tuple[FloatArray, FloatArray, Aggreg
 
 
 WHOLE = 0.125
-"""Of a ring unit: how far from a word a sum may come out, by the rounding of floats."""
+"""Largest distance of a sum from a word by float rounding, in ring units."""
 
 _FEWEST_WORDS = 32
 """Values that all come out as words, by chance with odds of a quarter each."""
@@ -247,7 +247,7 @@ def _came(view: View, round_: int) -> float:
 
 
 def _weight(change: FloatArray, own: Aggregate) -> float:
-    """What most of the sums of the adversary's clients are over the steps; 0 if there are none."""
+    """The most frequent ratio of the own clients' sums to the steps; 0 without any."""
     moved = (change != 0) & (own.ring != 0)
     ratios, sizes = own.values[moved] / change[moved], np.abs(change[moved])
     if not len(ratios):
@@ -266,7 +266,7 @@ _ALIKE = 1e-7
 
 
 def _weighing_one(view: View, round_: int) -> RingArray | None:
-    """One client's rows over its weight, as if that were 1; None if own rows are in the mean.
+    """One client's rows divided by its weight; None if own rows are in the mean.
 
     Nor of gradients of a factorization, which steps of a table of their own rule tell.
     """
@@ -309,7 +309,7 @@ def lone_rounds(view: View) -> tuple[int, ...]:
 
 
 def lone_upload(view: View, round_: int) -> Messages | None:
-    """What one client sent, where it alone of the others came: what is left of the sum, or step.
+    """The upload of the only other participant: the sum or step minus the own part.
 
     None where others came as well, where it is not seen who did, and where the upload can be read
     or the sum is more than such rows.
@@ -350,8 +350,8 @@ class Sightings(NamedTuple):
 
     Attributes:
         rounds: the rounds, ascending.
-        clients: int64[B], who uploaded in any of them, ascending.
-        present: bool[T, B], who uploaded in which.
+        clients: int64[B], clients that uploaded in any of the rounds, ascending.
+        present: bool[T, B], which clients uploaded in which round.
         counts: float64[T, m], by how many of them each item was rated; NaN where it is not told.
         shown: whether the rows of each client are seen beside its name, and differ.
         listed: items that the adversary saw beside a client's name; none where they are not shown.
@@ -376,7 +376,7 @@ class Sightings(NamedTuple):
         for position, round_ in enumerate(rounds):
             seen, told = others_cohort(view, round_), others_counts(view, round_)
             if seen is None:
-                raise ValueError(f"round {round_}: who took part is not seen")
+                raise ValueError(f"round {round_}: the participants are not seen")
             present[position, seen[0]] = True
             shown &= seen[1] is not None
             if told is not None:
@@ -399,11 +399,11 @@ class Sightings(NamedTuple):
 
 
 _SENT = (Step.UPLOAD, Step.SHARE, Step.COUNTS)
-"""What every client that takes part sends: all of them reach whom one of them reaches."""
+"""Steps that every participant sends: an adversary that sees one of these messages sees all."""
 
 
 def others_cohort(view: View, round_: int) -> tuple[IntArray, RowBlock | None] | None:
-    """Who of the others took part in a round, and their rows where these are seen.
+    """The other participants of a round, and their rows if these are seen.
 
     The server and who holds shares have a message of each, a tap sees who sends. None where nobody
     of these is the adversary's.
@@ -448,12 +448,13 @@ def distinct_cohorts(present: BoolArray, counts: FloatArray) -> tuple[FloatArray
 class Presence(NamedTuple):
     """The same as grids, for systems of equations over all clients and items.
 
-    Clients of whom nothing differs, as where all send all rows every time, share one row of a grid.
+    Clients that do not differ, for example if all send all rows every time, share one row of a
+    grid.
 
     Attributes:
         rounds: the rounds, ascending.
-        clients: int64[B], who uploaded in any of them, ascending.
-        present: bool[T, G], who uploaded in which.
+        clients: int64[B], clients that uploaded in any of the rounds, ascending.
+        present: bool[T, G], which clients uploaded in which round.
         counts: float64[T, m], by how many of them each item was rated; NaN where it is not told.
         visible: bool[G, m], items the adversary saw beside a client's name; all if not shown.
         possible: bool[G, m], items the client can have rated, judged by its uploads alone: where
@@ -487,7 +488,7 @@ class Presence(NamedTuple):
         return cls(*first, visible, possible, copies=copies, shown=seen.shown)
 
     def rows(self, grid: npt.NDArray[Any], listed: ItemSets) -> npt.NDArray[Any] | Rows:
-        """What is said of every client: the grid, or one row for everybody.
+        """The values for every client: the grid, or one row for all.
 
         Args:
             grid: [G, m].

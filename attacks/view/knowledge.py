@@ -1,8 +1,9 @@
-"""What everybody knows of uploads and sums: the traits of the stack and of the algorithm.
+"""Public knowledge about uploads and sums: the traits of the stack and of the algorithm.
 
 Attacks on sums need to know what was added up: whether virtual rows are still inside, whether the
 uploads can be read beside the sum, whether the counts are exact. All of it is public, in the words
-of ``secure_fedrec.traits``; no layer is known by name. What was not stated is asked for in vain.
+of ``secure_fedrec.traits``; no layer is treated by name. Asking for a trait that was not stated
+raises an error.
 
 The blocks of an upload lie one below the other in one table; which rows are items is public.
 """
@@ -17,7 +18,7 @@ from secure_fedrec.wire import Transcript, View
 
 
 class UnknownTraitError(UnstatedFactError):
-    """A transcript does not state a trait, or states it in words that nobody knows."""
+    """A transcript does not state a trait, or states an unknown value."""
 
 
 _OF_ROWS = frozenset(each.name for each in fields(RowTraits))
@@ -35,7 +36,7 @@ class _Stated:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Knowledge:
-    """Stated traits; every property raises ``UnknownTraitError`` where one that it needs is not.
+    """Stated traits; a property raises ``UnknownTraitError`` if its trait is not stated.
 
     Args:
         stack: of the stack, by name; see ``Traits``.
@@ -138,12 +139,12 @@ class Knowledge:
 
     @property
     def summed_in_shares(self) -> bool:
-        """What the denoisers send adds up to one sum over all, and no row of their own is in it."""
+        """What the denoisers send adds up to one sum over all clients, without own rows."""
         return self.stated("denoising") == "shares" and not self.hidden
 
     @property
     def ratio(self) -> float | None:
-        """Virtual rows per rated item; None where their number follows no known rule."""
+        """Virtual rows per rated item; None if their number does not follow a known rule."""
         ratio = self.stack.get("ratio")
         return None if ratio is None else float(ratio)
 
@@ -162,10 +163,10 @@ class Knowledge:
 
 
 def item_view(view: View) -> View | None:
-    """The view of the rows that are items; None where no rows are.
+    """The view of the rows that are items; None without such rows.
 
     Raises:
-        UnstatedFactError: rows are items, and nobody states how many there are.
+        UnstatedFactError: rows are items, but their number is not stated.
     """
     if "n_items" not in view.public and not Knowledge.of(view).item_rows:
         return None

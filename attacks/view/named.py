@@ -114,7 +114,7 @@ def readable(view: View, block: RowBlock) -> BoolArray:
     """Which messages under names can be read: by their words, where uploads are said to be hidden.
 
     Args:
-        view: what they are of.
+        view: of the uploads.
         block: their rows, with words.
     """
     if not Knowledge.of(view).says_hidden:
@@ -123,7 +123,7 @@ def readable(view: View, block: RowBlock) -> BoolArray:
 
 
 def clear_senders(view: View, round_: int) -> IntArray:
-    """int64, ascending: whose messages under names are in the clear; nobody's without payloads."""
+    """int64, ascending: senders of named messages in clear; empty without payloads."""
     if round_ not in named_payload_rounds(view):
         return nobody()
     messages, block = rows_of(named_rows(view, round_, payload=True))

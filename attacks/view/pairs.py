@@ -29,13 +29,13 @@ _NOTHING: Final = 1e-8
 
 
 class PairSums(NamedTuple):
-    """What the others' rows of a round add up to.
+    """The sum of the other clients' rows of a round.
 
     Attributes:
         round: which round.
         matrix: float64[m, m]; in sums that were published 0 stands for any number below ``floor``.
         floor: fewest clients of a pair that is not 0 there.
-        name: whose row it is, where one client alone can have added its own; -1 otherwise.
+        name: the client, if only one client can have added its row; -1 otherwise.
     """
 
     round: int
@@ -103,7 +103,7 @@ def pair_sums(view: View) -> list[PairSums]:
 
 
 def _summed(seen: View) -> Iterator[tuple[int, FloatArray]]:
-    """What the server adds up, less what own clients sent."""
+    """The server's sum, minus what own clients sent."""
     for round_ in seen.payload_rounds(Step.AGGREGATE):
         words = others_words(seen, round_)
         if words is not None:
@@ -111,7 +111,7 @@ def _summed(seen: View) -> Iterator[tuple[int, FloatArray]]:
 
 
 def _earlier(seen: View) -> Iterator[tuple[int, FloatArray]]:
-    """What rounds without payloads had added by the time that a recorded one began."""
+    """The sum of rounds without payloads before a recorded round."""
     known: FloatArray | None = None
     for round_ in seen.payload_rounds(Step.MODEL) if seen.sees(Step.MODEL) else ():
         if not seen.has_result(round_):
@@ -127,7 +127,7 @@ def _earlier(seen: View) -> Iterator[tuple[int, FloatArray]]:
 
 
 def _published(seen: View) -> Iterator[tuple[int, FloatArray]]:
-    """What is broadcast after a round and was not before, less what own clients sent."""
+    """The change of what is broadcast by a round, minus what own clients sent."""
     need(seen.sees(Step.MODEL), "the view holds neither sums nor what is made of them")
     for round_ in seen.payload_rounds(Step.MODEL):
         if not seen.has_result(round_):
@@ -166,7 +166,7 @@ def _shrinkage(view: View) -> float:
 
 
 def _name(view: View, round_: int) -> int:
-    """The one client who comes for the first time in a round, where all earlier ones are seen."""
+    """The only client that takes part for the first time in a round, if earlier rounds are seen."""
     cohorts = [others_cohort(view, each) for each in range(1, round_ + 1)]
     seen = [cohort[0] for cohort in cohorts if cohort is not None]
     if len(seen) < round_:
@@ -212,7 +212,7 @@ def sums_of_weights(weights: FloatArray, shrinkage: float, clients: int) -> Floa
 
     size = len(weights)
     need(weights.shape == (size, size), "the weights are a projection on few directions")
-    need(shrinkage > 0, "without a shrinkage the weights tell the sums but for a factor")
+    need(shrinkage > 0, "without a shrinkage the weights tell the sums only up to a factor")
     try:
         scaled = np.linalg.inv(np.eye(size) - weights)
     except np.linalg.LinAlgError:
@@ -236,12 +236,12 @@ def sums_of_weights(weights: FloatArray, shrinkage: float, clients: int) -> Floa
         found = _whole(own, paired[np.ix_(items, items)], shrinkage, clients)
         if found is not None:
             sums[np.ix_(items, items)] = found
-    need(sums.any(), "the weights tell no sums: none is whole, or several would be")
+    need(sums.any(), "the weights do not tell the sums: no factor, or several, give whole numbers")
     return sums
 
 
 def _whole(own: FloatArray, paired: BoolArray, shrinkage: float, clients: int) -> FloatArray | None:
-    """G of G + lambda I times an unknown factor; None where no factor fits, or several do."""
+    """G from G + lambda I times an unknown factor; None if no factor fits, or several do."""
     away = paired & ~np.eye(len(own), dtype=bool)
     least, fits = own[away].min(), []
     largest = own.diagonal().max()

@@ -240,7 +240,7 @@ _GATES = {
 _NOTICES = {
     "attack-not-applicable": "An attack found nothing in the view that it could read.",
     "attack-switched-off": "An attack on such messages was switched off in the configuration.",
-    "control-failed": "A control of an attack failed, so its result, or lack of it, is meaningless.",
+    "control-failed": "A control of an attack failed, so its result or silence is meaningless.",
     "undecided": "Something else keeps the audit from a verdict.",
     "waiver-unused": "A waiver excuses nothing.",
 }

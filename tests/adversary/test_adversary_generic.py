@@ -194,7 +194,7 @@ def test_what_is_no_game_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"layer\.stands\.hides.*unknown"):
         Stand(corrupt=("server",), hides="everything")  # type: ignore[arg-type]
     everybody = tuple(f"client:{client}" for client in range(9))
-    with pytest.raises(ConfigError, match="leaves nobody"):
+    with pytest.raises(ConfigError, match="leaves no client"):
         play(rows(()), corrupt=everybody, hides="values", seed=1, trials=1)
 
 

@@ -302,7 +302,7 @@ def test_noise_is_no_count() -> None:
     transcript = run.transcript.stating({**known, "protection": noised})
     who = Adversary(name="them", corrupt=SERVER)
     told = evaluate(SUITE["co-occurrence-persons"], who, transcript, truth, seed=0)
-    assert told.reason == "noise is in the sums: none is an exact count"
+    assert told.reason == "noise is in the sums: they are not exact counts"
 
 
 # --- membership and next choice -----------------------------------------------------------------
@@ -398,7 +398,7 @@ def test_what_was_added_before_a_recorded_round_is_in_its_public_state() -> None
     ("config", "cohort", "why"),
     [
         (EASEConfig(rounds=2, candidates=(0.1, 1.0)), None, "kept an item of its row out"),
-        (EASEConfig(), 20, "not everybody is invited"),
+        (EASEConfig(), 20, "not all clients are invited"),
     ],
 )
 def test_membership_is_not_judged_of_sums_that_not_all_rows_are_in(

@@ -324,7 +324,7 @@ def test_other_attacks_do_not_apply_to_furl(name: str) -> None:
 def test_attacks_say_what_a_model_lacks(name: str) -> None:
     finding = play(name, on_ratings())
     reasons = {
-        "output-bias": "the output layer has no unit per class",
+        "output-bias": "the output layer does not have a unit per class",
         "signed-rows": "positives are not outnumbered by sampled negatives",
     }
     assert finding.reason == reasons[name]

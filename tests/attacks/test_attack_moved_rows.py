@@ -86,7 +86,7 @@ def test_denoisers_move_rows_beside_everybody_else() -> None:
 @pytest.mark.parametrize(
     ("layers", "cohort", "reason"),
     [
-        ([MASKS], None, "everybody takes part in every round"),
+        ([MASKS], None, "all clients take part in every round"),
         (
             [{"layer": "randomized-response"}, {"layer": "denoisers", "count": 4}],
             10,

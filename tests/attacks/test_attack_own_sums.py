@@ -175,7 +175,7 @@ def test_lines_beyond_those_that_are_gone_through_are_not_passed_over() -> None:
     made = recorded_as(wide, cohort=2, negatives=4, items=60)
     finding = found("moved-rows", made, TAP)
     assert not finding.measured
-    assert "more lines than are gone through" in (finding.reason or "")
+    assert "more lines than the search tries" in (finding.reason or "")
     view = made[0].view(TAP)
     assert sides(view, 1, np.ones((1, 4)), 20.0) is None
     assert not found("moved-rows", made, TAP).read

@@ -114,7 +114,7 @@ def test_corrupted_clients_and_empty_truths_are_not_judged() -> None:
 def test_clients_that_send_rated_items_alone_are_told_apart_by_nothing() -> None:
     run, truth = planted("ratings")
     finding = evaluate(ATTACK, WHO["server"], run.transcript, truth, seed=0)
-    assert finding.reason == "clients send rows of their rated items alone"
+    assert finding.reason == "clients send rows of their rated items only"
 
 
 @pytest.mark.data

@@ -60,7 +60,7 @@ def test_ratings_stand_beside_the_best_constant() -> None:
     """All ones: an attack that says nothing names 100 % of them, as does everybody."""
     text = sentence(finding(rating_accuracy=1.0, rating_mode_accuracy=1.0, coverage=0.0))
     assert "names 100.0 % of the ratings exactly (the best constant: 100.0 %)" in text
-    assert "saying something of 0.0 % and that constant of the rest" in text
+    assert "making claims about 0.0 % and using that constant for the rest" in text
     assert "saying" not in sentence(finding(rating_accuracy=1.0, coverage=1.0))
 
 

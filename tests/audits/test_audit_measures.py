@@ -101,7 +101,7 @@ def test_severity_is_what_was_told_beyond_guessing(
             {"histogram_error": 0.05, "histogram_error_chance": 0.2},
             "off by 5.0 % of the records (any other client's: 20.0 %).",
         ),
-        ({"disclosed_share": 0.25}, "holds the very vector of 25.0 % of the users."),
+        ({"disclosed_share": 0.25}, "holds the exact vector of 25.0 % of the users."),
         (
             {"holder_accuracy": 0.8, "holder_chance": 0.1},
             "could name the client that 80.0 % of known users belong to (by chance: 10.0 %).",
@@ -220,12 +220,12 @@ def test_a_record_that_leaves_something_out_is_refused(lacking: str) -> None:
     ids=str,
 )
 def test_a_record_without_a_rule_or_a_floor_is_refused(severity: Any) -> None:
-    with pytest.raises(ValueError, match="Hair colours named: a figure says"):
+    with pytest.raises(ValueError, match="Hair colours named: a figure must say"):
         Measure(**{**GOOD, "severity": severity})
 
 
 def test_a_record_that_does_not_say_what_it_measures_is_refused() -> None:
-    with pytest.raises(ValueError, match="Hair colours named: a figure says what it measures"):
+    with pytest.raises(ValueError, match="Hair colours named: a figure must say what it measures"):
         Measure(**{**GOOD, "about": " "})
 
 
@@ -262,7 +262,7 @@ def test_a_record_that_says_what_no_record_does_is_refused(place: str) -> None:
 
 def test_a_figure_is_judged_by_a_gain_that_is_measured() -> None:
     alone = {"secret": "hair", "hair_accuracy": TOLD}
-    with pytest.raises(ValueError, match="hair_lift, which is no gain"):
+    with pytest.raises(ValueError, match="hair_lift, which is not a gain"):
         catalogue({"hair": alone})
     with pytest.raises(ValueError, match="two figures have the key hair_accuracy"):
         catalogue({"hair": alone, "wigs": alone})

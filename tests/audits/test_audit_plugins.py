@@ -434,10 +434,10 @@ REFUSED: dict[str, tuple[str, str, str, str]] = {
         "is called 'direct', and so is the shipped attack",
     ),
     "no such object": (ATTACK, "ATACK", "attacks", "has no ATACK (choices: "),
-    "a class": (ATTACK, "TwoRounds", "attacks", "is a class, where an object of it is asked for"),
+    "a class": (ATTACK, "TwoRounds", "attacks", "is a class, but must be an object"),
     "another kind": (LAYER, "LAYER", "attacks", "the attack has no card"),
-    "a module of nothing": ("X = 3\n", "X", "attacks", "the attack has no name"),
-    "card": (INCOMPLETE, "ATTACK", "attacks", "the attack says nothing of its limits"),
+    "a module of nothing": ("X = 3\n", "X", "attacks", "the attack does not have a name"),
+    "card": (INCOMPLETE, "ATTACK", "attacks", "the attack does not state its limits"),
     "control": (UNCONTROLLED, "ATTACK", "attacks", "is controlled by an unknown figure"),
     "raises": ("x = 1\nraise OSError('no')\n", "X", "attacks", "raises OSError: no (own_"),
     "exits": ("raise SystemExit(0)\n", "X", "attacks", "raises SystemExit: 0"),
@@ -492,7 +492,7 @@ REFUSED: dict[str, tuple[str, str, str, str]] = {
         "attacks",
         "is controlled with the floor 0.0, not a number above 0",
     ),
-    "figures of nothing": (ATTACK, "ATTACK", "measures", "are no mapping of Measures by key"),
+    "figures of nothing": (ATTACK, "ATTACK", "measures", "are not a mapping of Measures by key"),
 }
 
 
@@ -539,7 +539,7 @@ def test_what_a_plug_in_raises_is_laid_to_it(
         ("a b:C", "a plug-in is written package.module:OBJECT"),
         ("pkg:", "a plug-in is written package.module:OBJECT"),
         ("os.path:join()", "a plug-in is written package.module:OBJECT"),
-        ("os.path:join", "the attack has no name"),
+        ("os.path:join", "the attack does not have a name"),
     ],
 )
 def test_a_name_that_leads_nowhere_is_refused(
@@ -613,7 +613,7 @@ def test_no_plug_in_is_called_as_a_word_of_configurations(word: str, module: Mod
     }
     assert made.keys() == GROUPS.keys()
     for kind, (code, thing) in made.items():
-        with pytest.raises(ConfigError, match="means something else"):
+        with pytest.raises(ConfigError, match="has another meaning"):
             plugins.load(kind, f"{module(code)}:{thing}", key="name")
         assert not any(registry.added for registry in REGISTRIES)
 

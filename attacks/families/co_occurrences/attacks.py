@@ -25,9 +25,9 @@ class CoOccurrenceRows(SuiteAttack):
     """Reads a client's items off its upload.
 
     Game: Given a client's x x^T, or its product with public signs, tell the items of its row x.
-    Adversary: Honest-but-curious server; whoever is left with one client's part of a sum.
-    Needs: Payload of an upload that can be read.
-    Statistic: The diagonal of x x^T is x; of a sketch, rows that are not 0 are of its items. Both
+    Adversary: Honest-but-curious server, or a coalition that is left with one client's part of a
+    sum. Needs: Payload of an upload that can be read. Statistic: The diagonal of x x^T is x; of a
+    sketch, rows that are not 0 are of its items. Both
         are certain without noise.
     Reference: Steck 2019, of whose Gram matrix x x^T is one user's part.
     Limits: Of a sketch of few columns a row of the client's own may be 0 by chance. An upload after
@@ -71,7 +71,7 @@ class CoOccurrencePersons(SuiteAttack):
     """Takes sums of co-occurrences apart, person by person.
 
     Game: Given how many people have each pair of items, tell which items one person has.
-    Adversary: Honest-but-curious server; or clients, who are sent the sums, or what they come to.
+    Adversary: Honest-but-curious server, or clients that are sent the sums or results of them.
     Needs: Payloads of exact sums of counts, or the public regression on them and its shrinkage.
     Statistic: An item of one person has that person's row in the sums; less that person's pairs,
         other items have one person left. Items of two are told apart where pairs say who has both.
@@ -93,7 +93,7 @@ class CoOccurrencePersons(SuiteAttack):
 
     def claim(self, view: View) -> Claims:
         """Claim what the sums of all recorded rounds prove."""
-        need(Knowledge.of(view).exact, "noise is in the sums: none is an exact count")
+        need(Knowledge.of(view).exact, "noise is in the sums: they are not exact counts")
         scaled = view.public["algorithm"]["largest_norm"]
         need(scaled is None, "rows are scaled: the sums are not counts")
         sums = pair_sums(view)
@@ -111,7 +111,7 @@ class CoOccurrencePersons(SuiteAttack):
 
 
 def disclosed(sums: PairSums, persons: Persons) -> Disclosures:
-    """What sums prove of persons, without their names unless one alone added its row."""
+    """What sums prove about persons, without names unless only one client added its row."""
     told = [*persons.whole, *persons.parts]
     names = np.full(len(told), sums.name, dtype=np.int64)
     sizes = np.array([len(each) for each in told], dtype=np.int64)
@@ -121,7 +121,7 @@ def disclosed(sums: PairSums, persons: Persons) -> Disclosures:
 
 
 class CoOccurrenceMembership(SuiteAttack):
-    """Tells whether somebody whose row is known is in the sums.
+    """Tells whether a client whose row is known is in the sums.
 
     Game: Given a row of items and sums of co-occurrences, tell whether the row's client took part,
         or whether the sums are those without it.
@@ -141,11 +141,14 @@ class CoOccurrenceMembership(SuiteAttack):
     control = Control(measure="membership_auc", on=_ON, breaks="presence")
 
     def claim(self, view: View) -> Claims:
-        """Claim that whose pairs the sums hold took part."""
+        """Claim that clients whose pairs are in the sums took part."""
         whole = not view.public["algorithm"]["candidates"]
         need(whole, "each client kept an item of its row out of the sums")
         everybody = view.public["cohort"]["clients_per_round"] is None
-        need(everybody, "not everybody is invited to every round: whose row is added is not known")
+        need(
+            everybody,
+            "not all clients are invited to every round: it is not known which rows are added",
+        )
         rounds, told = _added_up(view)
         alone = view.public["algorithm"]["solved_at"] == "server"
         told["unknown"] = alone & ~told["matrix"].any(axis=1)
@@ -178,7 +181,7 @@ class CoOccurrenceChoice(SuiteAttack):
 
 
 def _added_up(view: View) -> tuple[tuple[int, ...], dict[str, Any]]:
-    """Rounds, and what a claim about all of them needs."""
+    """Rounds, with the data for a claim about all of them."""
     sums = pair_sums(view)
     noise = noise_of(view)
     matrix = np.sum([each.matrix for each in sums], axis=0)

@@ -24,11 +24,11 @@ _TRIED = 64
 
 
 class Persons(NamedTuple):
-    """What was found.
+    """The persons that were found.
 
     Attributes:
-        whole: items of each person whose row is told, one int64 array per person.
-        parts: of each person of whom some items are.
+        whole: items of each person whose whole row is known, one int64 array per person.
+        parts: items of each person of whom only some are known.
         left: int64[m, m], the sums less the whole persons.
         consistent: whether people can have the sums, as far as was seen.
     """

@@ -1,4 +1,4 @@
-"""Attacks on split personalization: what the changes of the shared parameters say about the rest.
+"""Attacks on split personalization: what changes of the shared parameters reveal.
 
 Reading order: ``flat_uploads`` (what every server knows, and has), ``dense_layer`` (private
 vectors), ``output_bias`` (labels, beside what the model knew already), ``touched_rows`` (inputs),

@@ -15,14 +15,14 @@ from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.wire import View
 
 _TOLD = (TouchedRows(), SignedRows(), DenseLayerInputs(), ScoreVectors())
-"""Attacks on the same uploads: what they claim of a client tells who it is."""
+"""Attacks on the same uploads whose claims about a client are used as features."""
 
 
 _GROUPS: Secrets = {"attributes.group": lambda planted: planted["groups"]}
 
 
 class AttributeInference(OneRound, SuiteAttack):
-    """Gathers what one upload says about a client, for a classifier of its attributes.
+    """Gathers what one upload reveals about a client, for a classifier of its attributes.
 
     Game: Given one upload of each client, and the attributes of some clients, tell those of the
         others.
@@ -58,7 +58,7 @@ class AttributeInference(OneRound, SuiteAttack):
 
 
 def _items(claim: RatedSetClaim) -> tuple[IntArray, FloatArray]:
-    """Of whom, and float64[B, m]: which items are positives; where that is not told, the scores."""
+    """Clients, and float64[B, m]: which items are positives, or their scores if unknown."""
     scores, guess = claim.scores, claim.predicted
     if not isinstance(scores, np.ndarray):
         raise TypeError("changes of a table are grids")

@@ -21,7 +21,7 @@ PRIVATE_TABLE = "private_parameters"
 """Private table that holds the true vectors."""
 
 _FEWEST_UNITS = 4
-"""Of fewer units, changing inputs fit nearly as well as constant ones: of one, all fit."""
+"""With fewer units, changing inputs fit nearly as well as constant ones; with one, all fit."""
 
 _TINY = np.finfo(np.float64).tiny
 

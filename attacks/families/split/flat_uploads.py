@@ -123,7 +123,7 @@ class FlatUploads(NamedTuple):
         words: ring words [B, values].
         plain: bool[B], which can be read.
         codec: the public ring.
-        architecture: what lies where.
+        architecture: places of the parameters.
     """
 
     round: int
@@ -161,10 +161,10 @@ class FlatUploads(NamedTuple):
         return values.reshape(len(words), *parameter.shape)
 
     def each(self, table: Parameter, read: Callable[[FloatArray], FloatArray]) -> FloatArray:
-        """What is read in the changes of a table, client by client: float64[B, rows].
+        """Apply a reader to the changes of a table, client by client: float64[B, rows].
 
         Args:
-            table: whose changes.
+            table: the table.
             read: makes float64[b, rows] of the float64[b, rows, dim] of some clients.
         """
         some = max(1, _AT_ONCE // max(1, table.stop - table.start))

@@ -62,7 +62,7 @@ class OutputBias(OneRound, SuiteAttack):
         uploads = FlatUploads.read(view)
         layers = uploads.architecture.dense_layers()
         classes = layers[-1].bias.shape[0] if layers else 0
-        need(classes >= 2, "the output layer has no unit per class")
+        need(classes >= 2, "the output layer does not have a unit per class")
         bias = layers[-1].bias
         change, examples = uploads.change(bias), np.maximum(np.abs(uploads.weights()), 1.0)
         scores, predicted = change, np.asarray(change > 0)
@@ -123,7 +123,7 @@ def largest_step(local: Mapping[str, Any], examples: FloatArray) -> FloatArray |
         examples: float64[B], how many each client has.
 
     Returns:
-        None where changes are no multiples of gradients (Adam).
+        None if changes are not multiples of gradients (Adam).
     """
     if local.get("optimizer") not in _GRADIENT_STEPS:
         return None
@@ -154,7 +154,7 @@ def label_shares(changes: FloatArray, expected: FloatArray, largest: FloatArray)
 
 
 def _chain(architecture: Architecture) -> tuple[DenseLayer, ...]:
-    """The last dense layers of which each reads what the one before it gives."""
+    """The last dense layers, each of which reads the previous one's output."""
     layers = architecture.dense_layers()
     start = len(layers) - 1
     while start and layers[start].weight.shape[1] == layers[start - 1].weight.shape[0]:

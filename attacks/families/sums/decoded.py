@@ -1,9 +1,9 @@
-"""What is found behind the sums of a round, and what a search has to hold to be believed.
+"""What is found behind the sums of a round, and when it counts as certain.
 
-What fits is not believed for that. Every tolerance is a bound on what rounding explains, carried
-through to what is derived, and a fit within it holds so many bits (``Spread.bits``). It is certain
-if it holds 20 more than the search had to choose among: all false ones together are then expected
-less than 2^-20 times. Bits are counted in the spread of the clients' vectors around their mean, and
+A fit alone is not certain. Every tolerance is a bound on what rounding explains, propagated to
+derived values, and a fit within it holds a number of bits (``Spread.bits``). It is certain if it
+holds 20 more than the search had to choose among: all false ones together are then expected less
+than 2^-20 times. Bits are counted in the spread of the clients' vectors around their mean, and
 member by member, since one may be right and the next a stranger's.
 """
 
@@ -17,16 +17,18 @@ import numpy as np
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
 
 SURE_BITS = 20.0
-"""Beyond those of the search: what is certain is false with odds of 2^-20, all of it together."""
+"""Bits beyond those of the search, so that all certain claims together are false with odds of
+2^-20.
+"""
 
 BUDGET = 2.0**25
 """Sums that are formed or looked up, over all rounds."""
 
 LIGHT = 0.05
-"""Of the largest rating: an error below it changes a row by next to nothing."""
+"""Relative to the largest rating: a smaller error hardly changes a row."""
 
 UNTOLD = float("nan")
-"""A rating of which nothing is known."""
+"""Marks an unknown rating."""
 
 
 class Entry(NamedTuple):
@@ -36,7 +38,7 @@ class Entry(NamedTuple):
         who: number of the pseudonym.
         vector: float64[d].
         error: bound of its error, Euclidean.
-        origin: places of rows that it was made to fit, and that are no evidence for it.
+        origin: places of rows that it was made to fit, which are not evidence for it.
         mate: the pseudonym that shares them.
     """
 
@@ -54,7 +56,7 @@ class Columns(NamedTuple):
         values: float64[M, d].
         errors: float64[M].
         sizes: float64[M], magnitude of the rating's error e, less for vectors shorter than usual.
-        entries: int64[M], whose it is, among all entries.
+        entries: int64[M], the entry that it belongs to.
         who: int64[M], its pseudonym.
         levels: float64[M].
     """
@@ -68,18 +70,18 @@ class Columns(NamedTuple):
 
 
 Interaction: TypeAlias = tuple[int, int]
-"""A pseudonym and the place of a row that it is among the raters of."""
+"""A pseudonym, and the place of a row that it helped to rate."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Decoded:
-    """What was found in a round.
+    """The result of a search in a round.
 
     Args:
         entries: possible vectors by pseudonym.
         directions: of a pseudonym without them, float64[d].
         sure: pseudonyms that stand for one client for certain.
-        solved: those whose one remaining vector is certain as well.
+        solved: rows whose one remaining vector is certain as well.
         ties: rating of each interaction, NaN where several fit; and whether it is certain.
         explained: places of rows whose raters are all found.
         most: raters of the largest sum that was explained for certain.
@@ -90,7 +92,7 @@ class Decoded:
         stages: searches so far.
         needed: bits that a fit of the present search needs to be certain.
         known: pseudonyms known beforehand, the first ones: as many different clients.
-        unclear: those of them who cannot be told from another of them.
+        unclear: pseudonyms that cannot be told from another one.
         lacking: what a search that applies would need, in words.
     """
 
@@ -151,7 +153,7 @@ class Decoded:
             self.solved.add(who)
 
     def tie(self, who: int, row: int, rating: float, *, certain: bool) -> None:
-        """An interaction; what is certain stays so."""
+        """Note an interaction; a certain one stays certain."""
         before = self.ties.get((who, row))
         if before is None or certain >= before[1]:
             self.ties[who, row] = (rating, certain)

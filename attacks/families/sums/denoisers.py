@@ -1,4 +1,4 @@
-"""What the denoisers' sums tell the server by itself: rows behind small sums, and the denoisers.
+"""What the denoisers' sums reveal to the server alone: rows behind small sums, and denoisers' rows.
 
 A denoiser sends, per item, S = (virtual rows it collected) - (its own row) and the count behind it.
 With few clients per denoiser most sums have one or two terms, and the server holds every candidate
@@ -31,7 +31,8 @@ class DenoiserExposure(SuiteAttack):
         in between, the lower the count the likelier.
     Reference: FedRec++ claims in section 'Eliminate the Gradient Noise in the Client' that the
         denoiser's privacy does not leak towards the server.
-    Limits: One denoiser for everybody covers all its items; the more denoisers, the less cover each
+    Limits: One denoiser for all clients covers all its items; the more denoisers, the less cover
+    each
         has.
     """
 
@@ -116,7 +117,7 @@ class DenoiserSums(SuiteAttack):
 
 
 _EVERYBODY = 0
-"""The one group where denoisers hold shares of the sum over all clients."""
+"""The single group if denoisers hold shares of the sum over all clients."""
 
 
 def _read(view: View, round_: int) -> Puzzle:

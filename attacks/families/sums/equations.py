@@ -30,7 +30,8 @@ def fit_bits(
         target: float64[E].
         expected: p, mean number of ones over K.
         noise: variance of an equation's error.
-        copies: bits that every column stands for; equations are no more than bits if several.
+        copies: bits that every column represents; with several, equations are at most as many as
+            bits.
 
     Returns:
         float64[K], rounded to 6 digits so that solved bits are equal to each other.

@@ -1,4 +1,4 @@
-"""Rows of raters whose vectors are known: which of them stand behind a row, and what it adds.
+"""Search rows for raters whose vectors are known.
 
 Known vectors add up to further rows: subsets are searched by halves, ordered along one direction
 (Horowitz and Sahni 1974), or found by lattice reduction.
@@ -60,7 +60,7 @@ def look_up(state: State, raters: int) -> None:
 def solve(state: State) -> None:
     """Explain sums over no more clients than a row has values, all known: one linear system each.
 
-    Of every client the one rating is taken, or none, that its part of the row allows for.
+    For every client the only rating is taken that its part of the row allows, if there is one.
     """
     entries, levels = state.found.possible(), state.sums.levels
     places = state.unexplained(1, most=len(entries))
@@ -132,7 +132,7 @@ def _reduced(
 
 
 def _sure(state: State, entries: Sequence[Entry]) -> tuple[list[Entry], FloatArray]:
-    """Of possible vectors those of certain clients; and the ratings that change rows by much."""
+    """The possible vectors of certain clients, and the ratings that change rows noticeably."""
     levels = state.sums.levels
     weighty = levels[np.abs(levels) > LIGHT * np.abs(levels).max()]
     return [each for each in entries if each.who in state.found.sure], weighty
@@ -148,10 +148,10 @@ def _telling(state: State, places: IntArray, levels: FloatArray, subsets: float)
 def _explain(
     state: State, place: int, columns: Columns, fits: IntArray, entries: Sequence[Entry]
 ) -> None:
-    """Take over what all fits (int64[F, n], columns) of a row agree on.
+    """Adopt what all fits (int64[F, n], columns) of a row agree on.
 
-    A row that is shorter than others, or what is added to it, has fewer bits to show. Nobody is
-    told for whom somebody else could stand, who may not have been searched.
+    A row that is shorter than others, or a part of it, holds fewer bits. A client is not named if
+    another client, which may not have been searched, could take its place.
     """
     if not len(fits):
         return
@@ -212,9 +212,9 @@ def refine(state: State) -> None:
 
 
 def merge(state: State) -> None:
-    """Take pseudonyms for one client whose vectors are equal, as far as that is certain.
+    """Merge pseudonyms with equal vectors, as far as that is certain.
 
-    Those known beforehand are different clients, and who may be either of two is neither.
+    Clients known beforehand are different, and a pseudonym that may be either of two is left alone.
     """
     found = state.found
     alone = (entries[0] for entries in found.entries.values() if len(entries) == 1)

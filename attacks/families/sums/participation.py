@@ -1,4 +1,4 @@
-"""What counts of changing cohorts prove and suggest about each client.
+"""What counts of changing cohorts prove or suggest about each client.
 
 With exact counts every round gives, per item, one equation in the bits "client u rated item i",
 
@@ -38,7 +38,7 @@ _MOST_SUMS = 2**20  # of bits of an item, over all items
 
 
 class Verdicts(NamedTuple):
-    """What the counts say; grids over clients and items of a ``Presence``.
+    """The results from counts, as grids over clients and items of a ``Presence``.
 
     Attributes:
         rated: bool[G, m], proven to be rated.
@@ -53,9 +53,9 @@ class Verdicts(NamedTuple):
     undecided: int = 0
 
     def scores(self, presence: Presence, knowledge: Knowledge) -> FloatArray:
-        """Rank all pairs: proven rated, what is in question, proven unrated, never seen.
+        """Rank all pairs: proven rated, undecided, proven unrated, never seen.
 
-        What is in question is ranked by an estimate of its bit: float64[G, m].
+        Undecided pairs are ranked by an estimate of their bit: float64[G, m].
         """
         exact = self.consistent and knowledge.exact and knowledge.constant
         open_, copies = self.possible & ~self.rated, presence.copies
@@ -75,14 +75,14 @@ class Verdicts(NamedTuple):
 
 
 def unseen(view: View, seen: Iterable[int] = ()) -> set[int]:
-    """Who collects others' rows in the clear is in the sum, and uploads nothing."""
+    """Clients that are in the sum but upload nothing, since they collect others' rows in clear."""
     knowledge = Knowledge.of(view)
     holders = knowledge.stack.get("denoising") == "shares"
     return set() if holders else {*knowledge.denoisers} - {*map(int, seen)} - own_clients(view)
 
 
 def came(view: View, round_: int) -> IntArray | None:
-    """The others in a round's sum, ascending; None where who took part is not seen."""
+    """The other clients in a round's sum, ascending; None if participants are not seen."""
     seen = others_cohort(view, round_)
     if seen is None:
         return None
@@ -102,15 +102,15 @@ def most_others(view: View, round_: int) -> int:
 
 
 def of_one(view: View, moved: Mapping[int, BoolArray], *, all_rated: bool) -> list[Disclosures]:
-    """What one client rated who came alone, or alone was left out, of those who are not one's own.
+    """What a client rated that alone took part, or alone was left out, of the other clients.
 
     Its items are those that are told in a round of one; of all but one, the count of an item is one
     of two numbers: the lower one, if the one left out is among its raters.
 
     Args:
-        view: of clients, who need not see who came.
+        view: of clients, which need not see the participants.
         moved: bool[m] by round, items that one of the others rated.
-        all_rated: whether everybody who comes sends a row of each rated item.
+        all_rated: whether every participant sends a row of each rated item.
     """
     everybody = int(view.public["n_clients"]) - len(own_clients(view))
     others = {round_: most_others(view, round_) for round_ in moved}
@@ -133,7 +133,7 @@ def of_one(view: View, moved: Mapping[int, BoolArray], *, all_rated: bool) -> li
 
 
 def name_alone(view: View, round_: int) -> int:
-    """Who came alone in a round of one; -1 where nobody tells."""
+    """The only participant of a round of one; -1 if unknown."""
     everybody = np.setdiff1d(np.arange(int(view.public["n_clients"])), sorted(own_clients(view)))
     there = came(view, round_)
     left = everybody if there is None else there
@@ -167,7 +167,7 @@ def deduce(presence: Presence, knowledge: Knowledge, rated: BoolArray | None = N
 def _prove(
     came: Presence, cohorts: FloatArray, counts: FloatArray, known: BoolArray, possible: BoolArray
 ) -> bool:
-    """Settle what follows for certain, in place; False if the counts contradict each other."""
+    """Set what follows for certain, in place; False if the counts contradict each other."""
     of_round = np.unique(came.present, axis=0, return_inverse=True)[1].reshape(-1)
     if np.nan_to_num(came.counts - counts[of_round]).any():
         return False
@@ -185,7 +185,7 @@ def _prove(
 
 
 def _with_differences(cohorts: FloatArray, counts: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """The equations, and what pairs of like cohorts differ by: float64[E, G] and float64[E, m]."""
+    """The equations, and differences of similar cohorts: float64[E, G] and float64[E, m]."""
     one, other = np.triu_indices(len(cohorts), 1)
     shared, sizes = (cohorts @ cohorts.T)[one, other], cohorts.sum(axis=1)
     apart = sizes[one] + sizes[other] - 2 * shared
@@ -219,7 +219,7 @@ def _propagate(
 
 
 def _search(cohorts: FloatArray, counts: FloatArray, known: BoolArray, possible: BoolArray) -> int:
-    """Settle in place what all bits agree on that satisfy every equation of an item.
+    """Set in place the bits on which all solutions of an item's equations agree.
 
     Bits are 0 or 1, which is more than linear algebra knows. All are formed, half of an item's at a
     time, as sums of words: bits that satisfy the equations have the word of the counts, and any

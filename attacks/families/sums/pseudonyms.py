@@ -1,4 +1,4 @@
-"""Who stands behind pseudonyms: which of several rounds are one person, and whose name is left."""
+"""The persons behind pseudonyms: which pseudonyms are one person, and the only possible name."""
 
 from collections.abc import Hashable, Mapping, Sequence
 from typing import NamedTuple
@@ -22,11 +22,11 @@ class Part(NamedTuple):
     names: tuple[int, ...] = ()
 
     def disclosed(self, people: IntArray, names: Mapping[int, int]) -> Disclosures:
-        """As a claim; a vector that is known less well than claims are is none.
+        """As a claim; a vector that is not known accurately enough is left out.
 
         Args:
             people: int64[G], which person each pseudonym is.
-            names: of people, as far as they are known.
+            names: of people, if known.
         """
         found, width = self.found, self.sums.rows.shape[1]
         size = len(found.entries)
@@ -62,7 +62,7 @@ def people_of(parts: Sequence[Part], cohorts: Sequence[Hashable]) -> list[IntArr
 
     Args:
         parts: the rounds.
-        cohorts: who came to each; equal where the same clients did, who sent all they rated.
+        cohorts: participants of each; equal if the same clients came and sent all that they rated.
     """
     people: list[IntArray] = []
     behind: dict[Hashable, frozenset[int]] = {}
@@ -87,12 +87,12 @@ def people_of(parts: Sequence[Part], cohorts: Sequence[Hashable]) -> list[IntArr
 def names_of(
     parts: Sequence[Part], people: Sequence[IntArray], presence: Presence, possible: BoolArray
 ) -> tuple[dict[int, int], BoolArray]:
-    """The one client that a person can be, of people of whom one is left; and what these rated.
+    """The only client that a person can be, where one is left, and what it rated.
 
     Args:
         parts: the rounds; of those without a cohort nothing is told.
         people: which person each of their pseudonyms is.
-        presence: who came.
+        presence: the participants.
         possible: bool[G, m], what each of these clients can have rated.
     """
     names: dict[int, int] = {}

@@ -30,7 +30,7 @@ _ROUNDED = 1e-9  # a vector as short may be what was rounded off
 _AT_ONCE = 2**18  # floats of subsets that are looked at together
 
 UNKNOWN, REAL, VIRTUAL = 0, 1, 2
-"""What is known of a row."""
+"""The state of a row."""
 
 
 @dataclass(slots=True, eq=False)
@@ -95,7 +95,7 @@ class Puzzle:
                     self._explain_with_own_row(group, cells, size, terms, direction)
 
     def _group(self, senders: Sequence[int], cells: range) -> "_Group":
-        """What may stand behind some sums; whose item is in none of them is real."""
+        """Candidates behind some sums; a row whose item is in none of them is real."""
         rows, _ = segments(self.sent.indptr, np.asarray(senders, dtype=np.int64))
         rows = rows[np.argsort(self.sent.rows[rows], kind="stable")]
         items, summed = self.sent.rows[rows], self.sums.rows[cells.start : cells.stop]

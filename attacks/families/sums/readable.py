@@ -1,4 +1,4 @@
-"""Readable uploads beside their sum: an item with one rater has that rater's row in it."""
+"""Compare readable uploads with their sum: an item with one rater has that rater's row in it."""
 
 from collections.abc import Sequence
 

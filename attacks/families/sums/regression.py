@@ -1,4 +1,4 @@
-"""Subset regression: the exact sum of the real rows, beside all rows under their senders' names.
+"""Subset regression: the exact sum of the real rows, and all rows under their senders' names.
 
 A protocol that removes virtual rows from the sum and not from the uploads leaves the server with
 one equation per coordinate, item and round,
@@ -102,11 +102,11 @@ def _need_equations(knowledge: Knowledge) -> None:
     need(knowledge.every_row, some)
     drawn = "uploads of rated items are drawn afresh every round: no bit stays the same"
     need(knowledge.constant, drawn)
-    need(knowledge.exact, "the aggregate carries noise: its sums are no equations")
+    need(knowledge.exact, "the aggregate carries noise: its sums are not equations")
 
 
 class _Fit(NamedTuple):
-    """What is known after some rounds of the pairs that ``presence`` lists: [K] each."""
+    """The state after some rounds of the pairs that ``presence`` lists: [K] each."""
 
     presence: Sightings
     scores: npt.NDArray[np.float32]
@@ -129,7 +129,7 @@ class _Item(NamedTuple):
     Attributes:
         rows: int64[T, d, K], centred ring integers of the uploads; 0 where a client was absent.
         sums: int64[T, d], of the aggregates.
-        present: float64[C, K], who was there in each distinct cohort.
+        present: float64[C, K], the participants of each distinct cohort.
         counts: float64[C].
     """
 

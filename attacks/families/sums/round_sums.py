@@ -55,7 +55,7 @@ class TableStep(NamedTuple):
 
     @classmethod
     def read(cls, view: View, round_: int) -> "TableStep | None":
-        """One round; None where the adversary's own rows were not kept."""
+        """Read one round; None if the adversary's own rows were not kept."""
         found = public_step(view, round_)
         if found is None:
             return None
@@ -75,7 +75,7 @@ class TableStep(NamedTuple):
         return cls(round=round_, moved=moved, change=change, own=own, counts=counts)
 
     def rows(self, raters: int | FloatArray) -> tuple[FloatArray, BoolArray]:
-        """What so many others must have sent together; of moved items only.
+        """The sum of what this many other clients sent, for moved items only.
 
         Args:
             raters: of every item, or float64[m].
@@ -103,7 +103,8 @@ class RoundSums(NamedTuple):
         counts: int64[N], raters of each; 1 at least.
         rows: float64[N, d], ``sum of e U``.
         vectors: float64[N, d], the public V.
-        levels: float64[L], the rating scale; of none, e is unknown and directions alone are told.
+        levels: float64[L], the rating scale; without one, e is unknown and only directions are
+            told.
         resolution: of the ring; wider where rows carry noise, so that half of it bounds that too.
         bound: largest magnitude of a value of a private vector, where it is known.
         counted: whether the counts are told; else they were found as those that give ring words,
@@ -172,7 +173,7 @@ def of_step(view: View, step: TableStep) -> RoundSums:
 
 
 _SURELY = 10.0
-"""Standard deviations that a Gaussian value stays within but for odds of 2^-75."""
+"""Standard deviations that a Gaussian value exceeds with odds of 2^-75."""
 
 
 def noise_bound(view: View, round_: int) -> float:

@@ -1,4 +1,4 @@
-"""A round's equations and what is known of them so far: what all searches ask of them."""
+"""A round's equations and what is known so far: shared by all searches."""
 
 from collections.abc import Iterator, Sequence
 
@@ -18,10 +18,10 @@ from attacks.families.sums.vector_matches import (
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
 
 LOOSEST = 0.05
-"""Relative error of a vector beyond which nothing is derived from it."""
+"""Largest relative error of a vector from which more is derived."""
 
 SHARP = 1e-4
-"""Relative error of a vector that is taken off rows first."""
+"""Relative error below which a vector is subtracted from rows first."""
 
 
 class State:
@@ -86,7 +86,7 @@ class State:
     def read(
         self, places: IntArray, rows: FloatArray, errors: FloatArray, *, sure: bool
     ) -> int | None:
-        """A pseudonym from rows along its vector; None where no length fits.
+        """A pseudonym from rows along its vector; None if no length fits.
 
         Without a rating scale, a direction is all that is told of it.
         """
@@ -144,7 +144,7 @@ class State:
         return float(levels[fits][0]) if fits.sum() == 1 else UNTOLD
 
     def columns(self, place: int, entries: Sequence[Entry], levels: FloatArray) -> Columns:
-        """What each of some possible vectors would add to a row, for each of some ratings."""
+        """The part of a row from each possible vector, for each of some ratings."""
         width, public = self.sums.rows.shape[1], self.sums.vectors[place]
         vectors = np.array([each.vector for each in entries]).reshape(-1, width)
         loose = np.array([each.error for each in entries])

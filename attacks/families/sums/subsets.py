@@ -28,7 +28,7 @@ def subset_by_halves(
     total: tuple[np.uint64, RingArray],
     codec: FixedPoint,
 ) -> IntArray | None:
-    """Which rows add up to a sum, int64[count]; None where none do, or where they are too many.
+    """Rows that add up to a sum, int64[count]; None if there are none, or too many to search.
 
     The rows must hold so many bits that no other subset of them has the same sum by chance.
 

@@ -1,4 +1,4 @@
-"""Exact sums over few clients are equations: whose vectors and interactions stand behind them.
+"""Solve exact sums over few clients, which are equations, for vectors and interactions.
 
 Reading order: ``round_sums`` (the equations), ``decoded`` (what is found, and when it is certain),
 ``vector_matches`` (what fits within tolerances), ``state``, ``unknown_raters`` and
@@ -44,7 +44,7 @@ Known: TypeAlias = Callable[[View, int], Mapping[int, FloatArray]]
 
 
 def first_vectors(view: View, round_: int) -> Mapping[int, FloatArray]:
-    """The private vectors that clients begin with, of those who come for the first time."""
+    """The initial private vectors of clients that take part for the first time."""
     cohorts = [came(view, earlier) for earlier in range(1, round_ + 1)]
     seen = [cohort for cohort in cohorts if cohort is not None]
     if len(seen) < round_ and round_ > 1:
@@ -133,7 +133,7 @@ class SumDecoding(SuiteAttack):
         return _claims(rounds, parts, {}, _disclosed(parts, people_of(parts, rounds), {}))
 
     def _of_steps(self, view: View, knowledge: Knowledge) -> Claims:
-        """What clients read off the steps of the public table, and which items moved."""
+        """What clients read from the steps of the public table, and which items moved."""
         need(view.public["algorithm"]["name"] == "pmf", "the steps of this algorithm are not read")
         need(view.sees(Step.MODEL), "the view holds no public table")
         need(knowledge.exact, "the table moved by noise as well")
@@ -184,10 +184,10 @@ class SumDecoding(SuiteAttack):
 
 
 def _unsolvable(view: View, knowledge: Knowledge) -> str:
-    """Why rows of the sums are no equations in vectors; empty where they are."""
+    """Why rows of the sums are not equations in vectors; empty if they are."""
     why = ""
     if not knowledge.exact:
-        why = "noise is in the sums: none is an exact equation"
+        why = "noise is in the sums: they are not exact equations"
     elif float(view.public["algorithm"].get("temperature") or 0.0) and not knowledge.factorized:
         why = "rows carry noise"
     elif knowledge.scored_rows:
@@ -207,7 +207,7 @@ def _drowned(view: View, round_: int, sums: RoundSums) -> bool:
 
 
 def _counted(view: View, knowledge: Knowledge) -> tuple[int, ...]:
-    """Rounds of which both who took part and how many rated each item are told."""
+    """Rounds with known participants and known counts per item."""
     step = Step.AGGREGATE if view.sees(Step.AGGREGATE) else Step.MODEL
     rounds = view.rounds(step) if knowledge.rated_only and view.sees(step) else ()
     seen = (round_ for round_ in rounds if others_cohort(view, round_) is not None)
@@ -268,14 +268,14 @@ def _disclosed(
 def _claims(
     rounds: tuple[int, ...], parts: Sequence[Part], details: Mapping[str, Any], *made: Claim
 ) -> Claims:
-    """What was found, and what an extra that is not installed would have been asked for."""
+    """The claims, and work for an extra that is not installed."""
     lacking = max((part.found.lacking for part in parts), default="")
     searched = _searched(parts) if parts else {}
     return Claims(rounds=rounds, made=made, details={**searched, **details}, not_installed=lacking)
 
 
 def _searched(parts: Sequence[Part]) -> dict[str, Any]:
-    """What was searched, at which cost, and how sure the outcome is."""
+    """The extent and cost of the search, and the certainty of its result."""
     found = [part.found for part in parts]
     return {
         "pseudonyms": sum(len(each.sure) for each in found),

@@ -1,4 +1,4 @@
-"""Rows of raters whose vectors are not known yet: of one, of the same two, of one beside a known.
+"""Search rows of unknown raters: one rater, the same two, or one together with a known rater.
 
 A row of one rater gives the direction of its vector, and the rating scale a few possible lengths.
 Two items of the same two raters give both vectors; a known vector taken off a row of two leaves the
@@ -16,16 +16,16 @@ from attacks.families.sums.vector_matches import SLACK, aligned, components, nea
 from secure_fedrec.core.arrays import FloatArray, IntArray
 
 MOST_PAIRS = 2**22
-"""Held at once."""
+"""Largest number held at once."""
 
 _BESIDE = 0.2
-"""Of a row's length: as much may lie beside the plane of two rows for it to count as in it."""
+"""Relative distance from the plane of two rows within which a row counts as in it."""
 
 _MOST_ALIKE = 8
 """Rows of two raters that are solved together."""
 
 _DEVIATIONS = 5.0
-"""Of the sum of many roundings: more than they will be off."""
+"""Bound on the sum of many roundings."""
 
 
 def lone_rows(state: State) -> None:
@@ -78,7 +78,7 @@ def same_pairs(state: State) -> None:
 
 
 def _two(state: State, places: IntArray) -> None:
-    """Both vectors behind rows of the same two raters, each rating the same."""
+    """Both vectors behind rows of the same two raters, who gave equal ratings."""
     levels = [level for level in state.sums.levels.tolist() if level]
     vectors: list[tuple[FloatArray, float]] = []
     for one, other in combinations_with_replacement(levels, 2):
@@ -229,7 +229,7 @@ def _propagate(state: State, most: float) -> None:
 def _told_apart(
     rows: FloatArray, values: FloatArray, errors: FloatArray, pairs: tuple[IntArray, IntArray]
 ) -> FloatArray:
-    """Bits by which like remainders are due to what was taken off: float64[P].
+    """Bits that show that equal remainders are due to the subtracted vectors: float64[P].
 
     Rows that are alike stay so if like vectors are taken off them, whoever has these; next
     to nothing may be taken off a row that is almost one rater's; and two rows of the same raters
@@ -249,7 +249,7 @@ def _told_apart(
 
 
 def _beside(points: FloatArray, one: FloatArray, other: FloatArray) -> FloatArray:
-    """What of each point lies beside the plane of two vectors of its own: float64[P, d]."""
+    """The part of each point outside the plane of its two vectors: float64[P, d]."""
     for axis in (one, other - _along(other, one)):
         points = points - _along(points, axis)
     return points
