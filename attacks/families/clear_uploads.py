@@ -20,8 +20,8 @@ class ClearUploads(SuiteAttack):
     Needs: Payloads of uploads that are said to be hidden.
     Statistic: Whether all words of a message lie within the ring's clip, as a client's own do.
         Fewer than 2^-40 messages of a round of uniform words are expected to.
-    Reference: Kerckhoffs's principle: that something is hidden has to be shown, not stated. Limits:
-    Pads that are no noise but look like it, such as repeated ones, are not told from good
+    Reference: Kerckhoffs's principle: that something is hidden has to be shown, not stated.
+    Limits: Pads that are not noise but look like it, such as repeated ones, are not told from good
         ones; nor are uploads of so few words that chance could put them within the clip.
     """
 

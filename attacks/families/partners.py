@@ -21,9 +21,9 @@ class ItemSales(OneRound, SuiteAttack):
     """Fits a probe from a partner's item vectors to sales, and reads it out on the other items.
 
     Game: Given an organisation's item vectors of one round, tell how often its users chose each of
-    the items that the adversary does not sell. Adversary: Another organisation, or an
-    honest-but-curious server. Needs: Payload of what organisations give each other, or of their
-    uploads, or of the sum, less
+        the items that the adversary does not sell.
+    Adversary: Another organisation, or an honest-but-curious server.
+    Needs: Payload of what organisations give each other, or of their uploads, or of the sum, less
         the adversary's own part; its own sales of items that both have.
     Statistic: Ridge regression of the logarithm of the adversary's sales on the vectors of items
         that both have and on how long they are; the latest recorded round tells most.

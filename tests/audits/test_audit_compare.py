@@ -230,13 +230,13 @@ def test_the_command_compares_folders_of_runs(
     code, out, err = command("compare", b, a, "--accept", "attack:lattice")
     assert code == 0
     assert out.endswith("verdict: nothing got worse beyond its noise (exit code 0)\n")
-    assert "--accept attack:lattice accepts nothing" in err
+    assert "--accept attack:lattice has no effect" in err
     assert "is not one of lossless, attack:" in command("compare", b, a, "--accept", "rmse")[2]
     assert command("compare", a, a / "seed-1")[0] == 0  # one pair, and unpaired seeds are told
     assert "seeds (0, 2)" in command("compare", a, a / "seed-1")[2]
 
     assert "not have a seed in common" in refusal("compare", a / "seed-1", b / "seed-2")
-    assert "no run folder" in refusal("compare", a, tmp_path)
+    assert "is not a run folder" in refusal("compare", a, tmp_path)
     assert "must be positive" in refusal("compare", a, b, "--tolerance", "0")
     assert "must be positive" in refusal("compare", a, b, "--tolerance", "nan")
     shutil.copytree(a / "seed-1", a / "again")

@@ -446,7 +446,7 @@ REFUSED: dict[str, tuple[str, str, str, str]] = {
         "raise ModuleNotFoundError('no torch', name='torch')\n",
         "X",
         "attacks",
-        "needs torch, which is not installed; pip install 'secure-fedrec[torch]' brings it",
+        "needs torch, which is not installed; pip install 'secure-fedrec[torch]' installs it",
     ),
     "an import": ("import not_there.at_all\n", "X", "attacks", "needs not_there, which is not"),
     "no layer": (ATTACK, "ATTACK", "protection.layer", "the layer is no Layer"),

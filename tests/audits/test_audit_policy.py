@@ -374,7 +374,7 @@ def test_broken_results_are_refused(
     shutil.copytree(recorded, run)
     path, whole = run / "report.json", json.loads((run / "report.json").read_text())
     assert "no such run folder" in refusal("report", tmp_path / "absent")
-    assert "no run folder" in refusal("report", tmp_path)
+    assert "is not a run folder" in refusal("report", tmp_path)
     text = path.read_text()
     for broken, problem in (
         (text[:3000], "is not valid JSON"),

@@ -106,7 +106,7 @@ def test_what_pays_accuracy_runs_as_it_is_pasted(tmp_path: Path) -> None:
     assert "the gate lossless == true falls: take it out" in change["price"]
     pasted = tomllib.loads(change["toml"])
     layers = {"protection": pasted["protection"]}
-    with pytest.raises(EncodingError, match=r"few parameters: algorithm\.biases = true and"):
+    with pytest.raises(EncodingError, match=r"noise of skellam: algorithm\.biases = true and"):
         audited({**raw, **layers}, tmp_path / "refused")
     assert [path.name for path in (tmp_path / "refused").iterdir()] == ["run.lock"]
     assert pasted["algorithm"]["rounds"] == raw["algorithm"]["rounds"]

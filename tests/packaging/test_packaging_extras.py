@@ -63,7 +63,7 @@ for name in {names!r}:
     assert ended.returncode == 0, ended.stderr
     refused = dict(line.split(" ", 1) for line in ended.stdout.splitlines())
     assert set(refused.values()) == {
-        f"{absent} is not installed; pip install 'secure-fedrec[torch]' brings it"
+        f"{absent} is not installed; pip install 'secure-fedrec[torch]' installs it"
         for absent in (
             "torch | torch",
             "sklearn | the clustering of HPFL's drafts needs scikit-learn, which",
@@ -116,7 +116,7 @@ def test_a_system_on_torch_is_refused_in_one_line(
     assert ended.returncode == 2
     assert ended.stderr == (
         f'secure-fedrec: algorithm.name = "{algorithm}" needs {needed}, which is not installed; '
-        "pip install 'secure-fedrec[torch]' brings it\n"
+        "pip install 'secure-fedrec[torch]' installs it\n"
     )
     assert [path.name for path in tmp_path.iterdir()] == ["audit.toml"]
 

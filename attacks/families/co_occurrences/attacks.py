@@ -26,8 +26,9 @@ class CoOccurrenceRows(SuiteAttack):
 
     Game: Given a client's x x^T, or its product with public signs, tell the items of its row x.
     Adversary: Honest-but-curious server, or a coalition that is left with one client's part of a
-    sum. Needs: Payload of an upload that can be read. Statistic: The diagonal of x x^T is x; of a
-    sketch, rows that are not 0 are of its items. Both
+        sum.
+    Needs: Payload of an upload that can be read.
+    Statistic: The diagonal of x x^T is x; of a sketch, rows that are not 0 are of its items. Both
         are certain without noise.
     Reference: Steck 2019, of whose Gram matrix x x^T is one user's part.
     Limits: Of a sketch of few columns a row of the client's own may be 0 by chance. An upload after
