@@ -122,7 +122,7 @@ class AttackContract:
             transcript, where = planted(place)[0].transcript, f"as {who} of {place}"
             found = self._found(transcript, place, who)
             require(found.reason != "", f"gives no reason {where}")
-            json.dumps(dict(found.details))  # refuses what is no JSON value
+            json.dumps(dict(found.details))  # refuses what is not JSON value
             again = self._found(transcript, place, who)
             require(again.figures == found.figures, f"has other figures the second time {where}")
             values = [value for value in found.figures.values() if value is not None]

@@ -308,7 +308,7 @@ def _figures(report: Report) -> dict[Key, Figure]:
             continue
         for metric, measure in MEASURES.items():
             key = Key(finding["adversary"], finding["attack"], metric)
-            # What is judged by its gains is compared by them, what is no finding not at all.
+            # What is judged by its gains is compared by them, what is not a finding not at all.
             if not isinstance(measure.severity, Behind | Context) or key in gated:
                 figure = _finding_figure(finding, metric)
                 if figure is not None:

@@ -275,7 +275,7 @@ def load_case(wanted: Wanted, *, task: Callable[..., RankingTask]) -> Undivided:
 
 def _require_method_settings(settings: type) -> None:
     if not is_dataclass(settings):
-        return  # the loader of plug-ins refuses what are no settings
+        return  # the loader of plug-ins refuses what are not settings
     known = {each.name for each in fields(settings)}
     for name in ("rank", "rounds", "local"):
         if name not in known:

@@ -101,7 +101,7 @@ def _gates(attack: str, adversary: str, bounds: Mapping[str, float]) -> "list[Ga
     """A gate for each bound.
 
     Raises:
-        ConfigError: there is none, or one is no gate.
+        ConfigError: there is none, or one is not a gate.
     """
     from attacks.scoring.measures import MEASURES  # noqa: PLC0415
     from audits.config.tables import build  # noqa: PLC0415

@@ -1,4 +1,4 @@
-"""Named blocks: what one upload is made of, and where each lies in the table that is summed.
+"""Named blocks: the parts of one upload, and where each lies in the table that is summed.
 
 An algorithm may need several things summed in one round, rows of two tables or a table beside the
 flat parameters of a model. It names them, each a block of one kind and width. Everything travels in
@@ -187,4 +187,4 @@ def require_name(name: str) -> None:
         WireError: it is not made of letters, digits, "-" and "_".
     """
     if not _NAME.fullmatch(name):
-        raise WireError(f"{name!r} is no name: use letters, digits, '-' and '_'")
+        raise WireError(f"{name!r} is not a name: use letters, digits, '-' and '_'")

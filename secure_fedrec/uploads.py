@@ -162,7 +162,7 @@ class FlatBlock:
         values: float64[B, n].
 
     Raises:
-        WireError: it is no plain table of float64.
+        WireError: it is not a plain table of float64.
     """
 
     combine: ClassVar[Combine] = Combine.SUM

@@ -1,7 +1,7 @@
 """Held-out interests: items a client will choose and has not trained on, told from all others.
 
 Judged over the items outside the client's training set only: those it trained on are the other half
-of its secrets, and telling them apart is no part of this game. An adversary knows popularity, and
+of its secrets, and telling them apart is not part of this game. An adversary knows popularity, and
 what is held out is popular. So the claim is also taken together with it, the claim first and
 popularity where it ties; what counts is the gain of both over popularity alone.
 """

@@ -61,7 +61,7 @@ def read_report(result: Path) -> dict[str, Any]:
     path = report_file(result)
     with readable(path), refused(path, "is not valid JSON: {}", ValueError):
         report = read_json(path)
-        json.dumps(report, allow_nan=False)  # Python reads what is no JSON
+        json.dumps(report, allow_nan=False)  # Python reads what is not JSON
     version = report.get("schema_version") if isinstance(report, dict) else None
     if not isinstance(report, dict) or version is None:
         raise DataError(path, "is not a report of an audit")

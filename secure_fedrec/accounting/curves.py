@@ -89,7 +89,7 @@ def skellam_rdp(mechanism: SkellamNoise, orders: FloatArray) -> FloatArray:
     a D2^2 / (2 v) + min(((2 a - 1) D2^2 + 6 D1) / (4 v^2), 3 D1 / (2 v)).
 
     Raises:
-        ConfigError: an order is no integer above 1; the theorem speaks of those only.
+        ConfigError: an order is not an integer above 1; the theorem speaks of those only.
     """
     if np.any(orders != np.floor(orders)) or np.any(orders < 2):
         raise ConfigError("dp.orders", orders.tolist(), "a Skellam curve has integer orders only")

@@ -21,7 +21,7 @@ def replace_file(
 
     Whatever interrupts it leaves the file as it was and nothing beside it; only a kill leaves the
     unfinished ``NAME.part``, which the next write replaces. A link stays one, its target is
-    replaced; what is no file, such as a device or a pipe, is written to and stays what it is.
+    replaced; what is not a file, such as a device or a pipe, is written to and stays what it is.
 
     Args:
         path: destination.

@@ -44,9 +44,9 @@ class DatasetInfo:
     Args:
         name: how commands and configurations call it; also the name of its folder.
         title: how papers call it.
-        read: loads its rating table from its folder; None where there is no folder, or what it
-            holds is no rating table. In the catalogue a reader, as ``module:function``, or a table
-            of settings of the file reader (``files.RatingsFile``).
+        read: loads its rating table from its folder; None where there is no folder, or where it
+            holds other data than a rating table. In the catalogue a reader, as ``module:function``,
+            or a table of settings of the file reader (``files.RatingsFile``).
         implicit: whether it is implicit feedback.
         origin: https address of the publisher's zip archive, or None.
         files: the files that matter here.
@@ -106,4 +106,4 @@ DATASETS: Final[Mapping[str, DatasetInfo]] = MappingProxyType(
 EXAMPLE_SETS: Final[Mapping[str, DatasetInfo]] = MappingProxyType(
     {name: info for name, info in _ALL.items() if name not in DATASETS}
 )
-"""Known data sets that are no rating tables, by name; each has a loader of its own."""
+"""Known data sets other than rating tables, by name; each has a loader of its own."""

@@ -77,7 +77,7 @@ def draw_negatives(
 
     Args:
         rated: the positives of each client of the batch, ascending and distinct.
-        kept_out: per client of the batch, items that are no negatives either, ascending and
+        kept_out: per client of the batch, items that are not negatives either, ascending and
             distinct; some may be positives.
         n_items: m, at most 2^22.
         per_positive: negatives of a positive, at least 1; all there are where the pool has fewer.

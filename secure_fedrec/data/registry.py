@@ -56,7 +56,7 @@ def load(
         DataError: the data set is not there, or a file is damaged or truncated.
     """
     if name not in DATASETS:
-        problem = "is no rating table" if name in EXAMPLE_SETS else "unknown data set"
+        problem = "is not a rating table" if name in EXAMPLE_SETS else "unknown data set"
         raise ConfigError("data.name", name, problem, DATASETS)
     info = DATASETS[name]
     if (synthetic is None) == (name == SYNTHETIC):
@@ -87,7 +87,7 @@ def load_ml_latest_small(folder: Path) -> RatingTable:
         DataError: a file is missing or damaged; names the file and, where possible, the line.
     """
     read = DATASETS["ml-latest-small"].read
-    assert read is not None  # noqa: S101  it is no synthetic set
+    assert read is not None  # noqa: S101  it is not a synthetic set
     return read(folder)
 
 

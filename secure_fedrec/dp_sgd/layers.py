@@ -92,11 +92,11 @@ def _without_formula(layer: nn.Module) -> str | None:
     if getattr(layer, "padding_mode", "zeros") != "zeros":
         return "Opacus' formula pads with zeros only"
     if isinstance(layer, nn.EmbeddingBag):
-        return "is no layer that Opacus has a formula of norms for"
+        return "is not a layer that Opacus has a formula of norms for"
     trainable = any(weight.requires_grad for weight in layer.parameters(recurse=False))
     # Opacus would call other layers again, on their first argument only: another gradient's norm.
     if trainable and type(layer) not in GradSampleModuleFastGradientClipping.GRAD_SAMPLERS:
-        return "holds parameters and is no layer that Opacus has a formula for"
+        return "holds parameters and is not a layer that Opacus has a formula for"
     return None
 
 

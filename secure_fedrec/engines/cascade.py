@@ -72,7 +72,7 @@ def load_directory(path: Path, operator: bytes) -> Directory:
     except InvalidSignature:
         raise DataError(path, "is not signed by the operator") from None
     except (OSError, ValueError, WireError) as damage:
-        raise DataError(path, f"is no directory of mixes: {damage}") from damage
+        raise DataError(path, f"is not a directory of mixes: {damage}") from damage
 
 
 def hand_in(cells: Sequence[bytes], address: Address, *, patience: float = _PATIENCE) -> None:

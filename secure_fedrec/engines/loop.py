@@ -177,7 +177,7 @@ class Protection:
                 for the round and is gone.
 
         Raises:
-            ConfigError: a client is none of this federation, the round is not of so many clients
+            ConfigError: a client is not one of this federation, the round is not of so many clients
                 as were settled, a weight was given under noise, or an argument is of another kind.
                 The round does not count.
             MisfitError: an array is missing, unknown, of another shape, or of no floats, or
@@ -195,7 +195,7 @@ class Protection:
         _require_tables(updates=updates, start=start, drops=gone)
         for client, kind in gone.items():
             if not isinstance(kind, Kind):
-                problem = f"is no message that client {client} could be the first not to send"
+                problem = f"is not a message that client {client} could be the first not to send"
                 raise ConfigError("drops", kind, problem, [f"Kind.{each.name}" for each in _SENT])
         before = as_arrays(start)
         if self.terms.select(before) != self.shared:
@@ -235,7 +235,9 @@ class Protection:
         there = self.federation.roster.numbers
         unknown = sorted(named - set(there.tolist()), key=str)
         if unknown:
-            raise ConfigError("updates.client", unknown[0], "is none of this federation's clients")
+            raise ConfigError(
+                "updates.client", unknown[0], "is not one of this federation's clients"
+            )
         if self._size == len(there):
             return there
         if len(named) != self._size:
@@ -362,7 +364,7 @@ def _numbers(clients: Iterable[int]) -> list[int]:
     """Numbers of clients.
 
     Raises:
-        ConfigError: one is no whole number, or nothing that has numbers is given.
+        ConfigError: one is not a whole number, or nothing that has numbers is given.
     """
     if isinstance(clients, str | bytes) or not isinstance(clients, Iterable):
         problem = "is neither a number of clients nor their numbers"
@@ -370,7 +372,7 @@ def _numbers(clients: Iterable[int]) -> list[int]:
     found: list[Any] = list(clients)
     for each in found:
         if isinstance(each, bool) or not isinstance(each, int):
-            raise ConfigError("protection.clients", each, "is no number: number your clients")
+            raise ConfigError("protection.clients", each, "is not a number: number your clients")
     return found
 
 
@@ -379,7 +381,7 @@ def _is_number(value: object) -> bool:
 
 
 def _require_share(name: str, value: Any) -> None:
-    """Refuse what is no probability strictly between 0 and 1.
+    """Refuse what is not a probability strictly between 0 and 1.
 
     Raises:
         ConfigError: it is none.
@@ -400,7 +402,7 @@ def _whole(name: str, value: Any) -> int:
 
 
 def _require_tables(**told: object) -> None:
-    """Refuse arguments that are no mappings.
+    """Refuse arguments that are not mappings.
 
     Raises:
         ConfigError: one is none; names it.

@@ -156,7 +156,7 @@ def paired_interval(
     Args:
         one: float64[n_clients] or float64[seeds, n_clients], shares in [0, 1]; NaN where a client
             has none. Of several seeds a client counts once, with its mean: runs on the same clients
-            are no new clients.
+            are not new clients.
         other: of the same shape; row s is of the same split and draws as that of ``one``.
         seed: of the bootstrap.
         confidence: of the interval.

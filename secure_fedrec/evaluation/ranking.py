@@ -79,10 +79,10 @@ def held_out_rank(scores: FloatArray, item: int, candidates: BoolArray) -> int:
         candidates: bool[m].
 
     Raises:
-        ValueError: the item is no candidate, or a candidate's score is no number.
+        ValueError: the item is not a candidate, or a candidate's score is not a number.
     """
     if not candidates[item]:
-        raise ValueError(f"item {item} is no candidate")
+        raise ValueError(f"item {item} is not a candidate")
     if not np.all(np.isfinite(scores[candidates])):
         raise ValueError("a score is not finite")
     return int(np.count_nonzero(scores[candidates] >= scores[item]))

@@ -72,7 +72,7 @@ def client_ranks(
         scores: float[B, m], of every item, finite.
 
     Raises:
-        ValueError: the scores have another shape, or one is no finite number; names the client.
+        ValueError: the scores have another shape, or one is not a finite number; names the client.
     """
     if scores.shape != (len(clients), case.n_items):
         raise ValueError(f"{scores.shape} scores of {len(clients)} x {case.n_items}")

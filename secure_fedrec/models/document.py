@@ -7,7 +7,7 @@
 The personal form has both branches, the global form only the text, and the user-only form, an
 ablation, only the user. The paper gives no width, no pooling and no default user vector; what is
 chosen here: maximum over time (it finds a telling word wherever it stands), dropout between encoder
-and MLP, and a user vector that starts at zero, so that an unknown user is no special case.
+and MLP, and a user vector that starts at zero, so that an unknown user is not a special case.
 
 Each direction is an LSTM of its own, and the backward one reads the characters of every text in
 reverse. No text ever sees the padding of another: its result depends on its own characters, not on

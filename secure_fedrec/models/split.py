@@ -168,7 +168,8 @@ def _require_parameters_only(model: nn.Module) -> None:
         raise ConfigError(
             "model",
             others,
-            "state that is no parameter would pass from client to client; build the model without "
+            "state besides the parameters would pass from client to client; build the model "
+            f"without "
             "it (e.g. track_running_stats=False), or register constants with persistent=False",
         )
     for name, weight in parameters.items():

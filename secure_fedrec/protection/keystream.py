@@ -76,8 +76,8 @@ class Keystream:
         """Overwrite n contiguous bytes, of whatever items, with the next n bytes.
 
         Raises:
-            TypeError: they are not contiguous, cannot be written to, or are no bytes but objects of
-                the interpreter; the stream is where it was.
+            TypeError: they are not contiguous, cannot be written to, or are objects of the
+                interpreter instead of bytes; the position of the stream is unchanged.
             ValueError: the stream has no n bytes left; nothing is overwritten.
         """
         view = memoryview(out)
@@ -138,7 +138,7 @@ class MaskExpander:
             subtract: 32-byte keys of the masks to take off.
 
         Raises:
-            ValueError: the target is no one-dimensional array of ring words, or a key is not 32
+            ValueError: the target is not a one-dimensional array of ring words, or a key is not 32
                 bytes long.
         """
         if target.ndim != 1 or target.dtype not in (np.uint32, np.uint64):

@@ -146,7 +146,7 @@ def _blocks_in(directory: Path) -> dict[tuple[str, str], dict[str, Path]]:
         if len(place) == 3 and place[0] == "rounds" and path.is_file() and named is not None:
             found.setdefault((place[1], named[1]), {})[named[2]] = path
         elif not (place in {(_MANIFEST,), ("rounds",)} or _is_round(place, path)):
-            raise TranscriptError(f"{path} is no file of a recording in the Parquet form")
+            raise TranscriptError(f"{path} is not a file of a recording in the Parquet form")
     for parts in found.values():
         if ("arrays" in parts) != (len(parts) == 1 and "messages" not in parts):
             raise TranscriptError(f"{min(parts.values())} stands beside others, or alone")

@@ -240,7 +240,7 @@ def require_secret(name: str, values: npt.NDArray[Any]) -> None:
 
 
 def _require_block(name: str, kind: str, block: Columns) -> None:
-    """Refuse a block of a round that is none of the truth.
+    """Refuse a block of a round that is not one of the truth.
 
     Raises:
         MisfitError: it has other columns, or columns that do not fit together.
@@ -252,7 +252,7 @@ def _require_block(name: str, kind: str, block: Columns) -> None:
     elif kind.endswith(ORIGINS):
         needed, allowed = {"tags", "clients"}, {"tags", "clients"}
     else:
-        raise MisfitError(f"{name} is no block of a truth")
+        raise MisfitError(f"{name} is not a block of a truth")
     if not needed <= block.keys() <= allowed:
         raise MisfitError(f"{name} has the columns {sorted(block)}, needs {sorted(needed)}")
     if kind.startswith(_PRIVATE):

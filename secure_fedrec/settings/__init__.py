@@ -8,9 +8,9 @@
 ``SamplerConfig(rate=2)`` raises a ``ConfigError`` of ``sampler.rate`` that names value, problem
 and, where they can be listed, choices. A field is of a plain type (bool, int, float, str), of
 ``Literal`` words, of a tuple, frozenset or table of these, None as well, of any class, or of one
-of several of these; ``Annotated`` adds rules. Types are strict: a bool is no number and a string no
-integer. Only an integer stands for a float, and a list for a tuple, as in a file of settings;
-numbers are finite.
+of several of these; ``Annotated`` adds rules. Types are strict: a bool is not a number, and a
+string is not an integer. Only an integer stands for a float, and a list for a tuple, as in a file
+of settings; numbers are finite.
 
 Nothing here knows files: who reads one renames the section to the table's key
 (``ConfigError.renamed``).

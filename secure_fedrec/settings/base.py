@@ -35,7 +35,7 @@ class Settings:
         super().__init_subclass__()
         if section is not None:
             cls.section = section
-        for base in cls.__mro__:  # fields come from classes that are no settings as well
+        for base in cls.__mro__:  # fields come from classes that are not settings as well
             for name, kind in vars(base).get("__annotations__", {}).items():
                 try:
                     reader(kind)

@@ -52,7 +52,7 @@ def _written_out(kind: Any) -> Any:
 
 
 def _literal(words: tuple[Any, ...]) -> Reader:
-    """One of some words, of their types: True is no 1, and an array is compared with none."""
+    """One of some words, of their types: True is not 1, and an array is compared with none."""
     kinds, known = {type(word) for word in words}, OneOf(words)
 
     def literal(value: Any) -> Any:
@@ -66,7 +66,7 @@ def _literal(words: tuple[Any, ...]) -> Reader:
 
 def _ruled(read: Reader, rules: Sequence[Any]) -> Reader:
     if not all(hasattr(rule, "check") and not isinstance(rule, type) for rule in rules):
-        raise TypeError(f"{rules} are no rules")
+        raise TypeError(f"{rules} are not rules")
     if read not in (_int, _float) and any(isinstance(rule, Within) for rule in rules):
         raise TypeError("an interval is a rule of numbers; where there may be none, put it inside")
 

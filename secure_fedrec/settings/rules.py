@@ -99,7 +99,7 @@ class OneOf:
         return tuple(self.known)
 
     def check(self, value: Any) -> None:
-        """Refuse a value that is none of them."""
+        """Refuse a value that is not one of them."""
         if value not in self.choices:
             raise Refused(value, self.problem, self.choices)
 
@@ -135,7 +135,7 @@ class Unit:
     name: str
 
     def check(self, value: Any) -> None:
-        """Refuse nothing: a unit is no rule."""
+        """Refuse nothing: a unit is not a rule."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -203,7 +203,7 @@ class AlgorithmContract:
             session.submit(self._step(_of(problem.vault, clients)))
         aggregate = session.close()
         once, twice = (algorithm.server_step(public, aggregate) for _ in range(2))
-        require(_is_same(once, twice), "the server's step is no function")
+        require(_is_same(once, twice), "the server's step is not a function")
         return aggregate, once
 
 

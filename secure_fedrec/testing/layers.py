@@ -47,9 +47,9 @@ def require_layer(layer: Any) -> None:
     Raises:
         AssertionError: what is missing, or does not fit the layers that there are.
     """
-    require(isinstance(layer, Layer), "is no Layer")
+    require(isinstance(layer, Layer), "is not a Layer")
     require(bool(re.fullmatch(r"[\w.-]+", layer.name)), "has no name of letters, digits and '-'")
-    require(issubclass(layer.settings, Settings), "its settings are no Settings")
+    require(issubclass(layer.settings, Settings), "its settings are not Settings")
     try:
         stacks = stacks_with(layer)
     except ConfigError as refused:
@@ -67,8 +67,8 @@ class LayerContract:
     While its tests run, the layer is among those that configurations name.
 
     Layers over rows run over matrix factorization on generated ratings, layers over bags bring one
-    vector of each client to the server. What the layer claims to hide is no test of this class: the
-    game for that is ``attacks.planted.worlds.play``.
+    vector of each client to the server. This class does not test what the layer claims to hide:
+    ``attacks.planted.worlds.play`` is the game for that.
 
     Raises:
         AssertionError: by each test, what is not kept.
@@ -122,7 +122,7 @@ class LayerContract:
 
     def test_settings_are_checked_where_they_are_made(self) -> None:
         """A setting that does not exist, and one of no known type, are refused by key."""
-        require(issubclass(self.layer.settings, Settings), "its settings are no Settings")
+        require(issubclass(self.layer.settings, Settings), "its settings are not Settings")
         for name in inspect.signature(self.layer.settings).parameters:
             try:
                 self.layer.settings(**{name: object()})
@@ -134,7 +134,7 @@ class LayerContract:
     def test_public_knowledge_has_its_settings_and_traits(self) -> None:
         """As JSON values: recordings hold it, and adversaries know no more of the layer."""
         told = self._stack().describe()
-        text = json.dumps(told)  # refuses what is no JSON value
+        text = json.dumps(told)  # refuses what is not JSON value
         require(f'"{self.layer.name}"' in text, "is not named in describe()")
         require(told["traits"] is not None, "states no traits")
         stated = _told_of(self.layer.name, json.loads(text))

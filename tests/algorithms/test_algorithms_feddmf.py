@@ -346,7 +346,7 @@ def test_a_loss_that_is_no_number_ends_the_round_and_changes_nothing(
 ) -> None:
     config = replace(CONFIG, **settings)
     engine, before = engine_of(FORMS[form](config, DATA)), {}
-    with pytest.raises(DivergedError, match=r"round \d, organisation \d: the loss is no number"):
+    with pytest.raises(DivergedError, match=r"round \d, organisation \d: the loss is not a number"):
         for _ in range(4):
             before = kept(engine)
             engine.run_round()

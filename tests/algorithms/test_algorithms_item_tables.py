@@ -410,7 +410,7 @@ def test_a_held_out_item_is_a_negative_under_the_clean_protocol_only() -> None:
 def test_what_diverges_is_named_and_leaves_everything_as_it_was(name: str, more: Any) -> None:
     engine = engine_of(ranked(METHODS[name](**more), CASE))
     before = engine.state()
-    with pytest.raises(DivergedError, match=r"round 1: the .* of client \d is no number"):
+    with pytest.raises(DivergedError, match=r"round 1: the .* of client \d is not a number"):
         engine.run_round()
     after = engine.state()
     assert before.keys() == after.keys()
@@ -431,7 +431,7 @@ def test_no_part_that_is_no_number_leaves_its_client(part: str) -> None:
     config = (FedRAPConfig if part == "personal" else FedNCFConfig)(rank=D, local=SHORT)
     engine = engine_of(ranked(Spoiled(config, M), CASE))
     before = engine.state()
-    with pytest.raises(DivergedError, match=r"round 1: the .* of client 3 is no number"):
+    with pytest.raises(DivergedError, match=r"round 1: the .* of client 3 is not a number"):
         engine.run_round()
     after = engine.state()
     assert all(np.array_equal(before[key], after[key]) for key in before)

@@ -87,11 +87,11 @@ def catalogue(content: str, says: str, line: int | None = None) -> Bad:
 
 
 UNTOLD = {"rating": None, "time": None, "split": "leave-one-out"}
-PLAIN = "is no plain decimal number"
+PLAIN = "is not a plain decimal number"
 FIRST_TWO = b"u0,i0,3,9\nu0,i0,4,10\n"
 
 BAD: dict[str, Bad] = {
-    # What is no file of text.
+    # What is not a file of text.
     "truncated-gzip": Bad(gzip.compress(SOUND)[:-9], "truncated gzip", name="ratings.csv.gz"),
     "gzip-of-noise": Bad(b"\x1f\x8b\x08" + bytes(40), "gzip file", name="ratings.csv.gz"),
     "gzip-in-name-only": Bad(SOUND, "gzip file", name="ratings.csv.gz"),
@@ -112,7 +112,7 @@ BAD: dict[str, Bad] = {
     "json-list": Bad(b'[{"user": 1},\n{"user": 2}]\n', "jq -c", 1),
     "json-with-a-table": Bad(b'{"user": 1, "item": [2], "rating": 3, "time": 4}\n', "is a list", 1),
     "json-cut": Bad(
-        b'{"user": 1, "item": 2, "rating": 3, "time": 4}\n{"user": 1,\n', "is no JSON object", 2
+        b'{"user": 1, "item": 2, "rating": 3, "time": 4}\n{"user": 1,\n', "is not JSON object", 2
     ),
     "other-encoding": Bad(SOUND + b"caf\xe9,x,3,9\n", "not ascii", 32, {"encoding": "ascii"}),
     "utf-16-without-a-mark": Bad(SOUND.decode().encode("utf-16-le"), "zero byte", 1),
@@ -126,7 +126,7 @@ BAD: dict[str, Bad] = {
     "only-a-mark": Bad(b"\xef\xbb\xbf", "is an empty line", 1),
     "blank-lines": Bad(b"\n\n\n", "", 1),
     "header-only": Bad(HEADER, "holds a header and nothing else", 1),
-    # What is no table.
+    # What is not a table.
     "too-few-columns": Bad(changed(4, b"u0,i1,3\n"), "has 3 columns, the header has 4", 6),
     "too-many-columns": Bad(changed(4, b"u0,i1,3,9,7\n"), "has 5 columns, the header has 4", 6),
     "one-more-and-one-less": Bad(
@@ -188,13 +188,13 @@ BAD: dict[str, Bad] = {
     "ids-that-collide": Bad(user(" u0"), "is another id of the file but for the blanks", 6),
     "id-beyond-64-bits": Bad(
         b"1,1,3\n2,1,4\n9223372036854775808,2,3\n",
-        "'9223372036854775808' is no whole number of 64 bits",
+        "'9223372036854775808' is not a whole number of 64 bits",
         3,
         {"ids": "number", "user": 1, "item": 2, "rating": 3, "time": None},
     ),
-    "id-of-another-kind": Bad(SOUND, "'u0' is no whole number", 2, {"ids": "number"}),
-    "long-id": Bad(user("u" * 500), "is no id", 6),
-    "id-with-a-control-character": Bad(user("u\x07"), "is no id", 6),
+    "id-of-another-kind": Bad(SOUND, "'u0' is not a whole number", 2, {"ids": "number"}),
+    "long-id": Bad(user("u" * 500), "is not an id", 6),
+    "id-with-a-control-character": Bad(user("u\x07"), "is not an id", 6),
     "one-user": Bad(b"user,item,rating\nu,i1,3\nu,i2,4\n", "holds one user", data={"time": None}),
     "one-item": Bad(b"user,item,rating\nu,i,3\nv,i,4\n", "holds one item", data={"time": None}),
     "repeated-pair": Bad(
@@ -299,8 +299,8 @@ def test_bad_files_are_described_or_refused(
     [
         (lambda path: None, "does not exist"),
         (lambda path: path.mkdir(), "is a folder, not a file"),
-        (os.mkfifo, "is no ordinary file"),
-        (lambda path: path.symlink_to("/dev/zero"), "is no ordinary file"),
+        (os.mkfifo, "is not an ordinary file"),
+        (lambda path: path.symlink_to("/dev/zero"), "is not an ordinary file"),
         (lambda path: path.symlink_to(path), "does not exist"),
     ],
 )
@@ -352,7 +352,7 @@ def test_parquet_is_refused_likewise(refusal: Refusal, write_config: Write, tmp_
         assert str(path) in found
         return found
 
-    assert "is no sound Parquet file" in said(sound, cut=40)
+    assert "is not a sound Parquet file" in said(sound, cut=40)
     assert "row 3, user column 'user': is empty" in said(
         {**sound, "user": [*users[:2], None, *users[3:]]}
     )

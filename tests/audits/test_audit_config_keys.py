@@ -33,7 +33,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
 BAG_DEFAULTS: dict[str, dict[str, Any]] = {"local-dp": {"fraction_bits": 0}}  # short tables
 HPFL: dict[str, Any] = {"algorithm": {"name": "hpfl"}}
 INNER = re.compile(r"\b(dp|routing|paillier|masking|policy|plan|layout)\.[a-z_]+")
-# Below, at and beyond every limit, and what is no number at all.
+# Below, at and beyond every limit, and what is not a number at all.
 EXTREMES: tuple[Any, ...] = (
     *(-1, 0, 1, 2, 3, 8, 40, 41, 64, 65, 2048, 10**6, 2**31, 2**40),
     *(-1.0, 0.0, 1e-300, 1e-9, 0.5, 0.9, 0.99, 1.0, 1e3, 1e9, 1e300),

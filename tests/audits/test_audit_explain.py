@@ -71,7 +71,7 @@ STACKED: dict[str, dict[str, Any]] = {
 
 
 def paths_of(value: Mapping[str, Any], path: str = "") -> Iterator[str]:
-    """Dotted paths of everything in a configuration that is no table."""
+    """Dotted paths of everything in a configuration that is not a table."""
     for name, each in value.items():
         inner = each if isinstance(each, list) else [each]
         for entry in inner:

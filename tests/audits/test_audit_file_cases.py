@@ -243,9 +243,9 @@ CASES: dict[str, Case] = {
         "none",
         None,
     ),
-    "null": Case(coded("NULL"), "'NULL' is no plain decimal", EXPECTED_TEN, "none"),
-    "nan": Case(coded("nan"), "'nan' is no plain decimal", EXPECTED_TEN, "none"),
-    "empty": Case(coded(""), "'' is no plain decimal", EXPECTED_TEN, "none"),
+    "null": Case(coded("NULL"), "'NULL' is not a plain decimal", EXPECTED_TEN, "none"),
+    "nan": Case(coded("nan"), "'nan' is not a plain decimal", EXPECTED_TEN, "none"),
+    "empty": Case(coded(""), "'' is not a plain decimal", EXPECTED_TEN, "none"),
     # 05: logs without a header
     "time-first": Case(
         text(each(lambda u, i, r, t: (t, u, i, r))), "column 1 reads like times ('1405440615'"
@@ -452,7 +452,7 @@ CASES: dict[str, Case] = {
         json_lines(
             lambda u, i, r, t: {"user": u, "item": i, **({"rating": r} if i > 9 else {}), "ts": t}
         ),
-        "'' is no plain decimal number",
+        "'' is not a plain decimal number",
         rows=sum(row[1] > 9 for row in ROWS),
     ),
     "xz": Case(lzma.compress(PLAIN.encode()), name=".csv.xz"),

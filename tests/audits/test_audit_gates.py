@@ -286,7 +286,7 @@ def test_nothing_passes_beside_what_was_learned_and_no_gate_judges() -> None:
     assert decide([judging("direct")], [learned], {}).reasons == (reason,)
     assert decide([judging("lattice")], [learned], {}).outcome is PASS
     assert decide([result(FAIL)], [learned], {}).outcome is FAIL
-    # What is neither certain nor large is no finding.
+    # What is neither certain nor large is not a finding.
     little = finding(LEARNED | {"precision_gain_certain": -0.1})
     assert decide([result(PASS)], [little], {}).outcome is PASS
 

@@ -186,7 +186,7 @@ def test_at_its_worst_a_figure_is_a_finding_or_says_why_not(measure: Measure) ->
 
 
 def test_nothing_is_bad_where_nothing_was_gained() -> None:
-    """Every figure at its worst, but no gain: what anybody reaches is no finding."""
+    """Every figure at its worst, but no gain: what anybody reaches is not a finding."""
     figures = {
         each.key: 0.0 if each.scale.lower_is_worse or isinstance(each.severity, Gained) else 1.0
         for each in MEASURES.values()

@@ -449,7 +449,7 @@ REFUSED: dict[str, tuple[str, str, str, str]] = {
         "needs torch, which is not installed; pip install 'secure-fedrec[torch]' installs it",
     ),
     "an import": ("import not_there.at_all\n", "X", "attacks", "needs not_there, which is not"),
-    "no layer": (ATTACK, "ATTACK", "protection.layer", "the layer is no Layer"),
+    "no layer": (ATTACK, "ATTACK", "protection.layer", "the layer is not a Layer"),
     "layer without a claim": (UNCLAIMED, "LAYER", "protection.layer", "says nothing of what it"),
     "layer without a trait": (
         LAYER.replace("traits=AS_BEFORE,\n    claim", "traits=None,\n    claim"),

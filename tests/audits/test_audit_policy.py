@@ -293,7 +293,7 @@ def test_what_is_asked_to_fail_only_adds(red: dict[str, Any]) -> None:
     assert (kind, code) == ("fail", 1)
     assert "severity low (lift_over_prior), and low is asked to fail" in reasons
     assert outcome(waived(calm, "lattice"), fail_on=("low",))[1] == 0
-    # A documented leak is no finding to fail on; another figure of the same adversary is.
+    # A documented leak is not a finding to fail on; another figure of the same adversary is.
     gate = calm["gates"][-1]
     gate |= {"bound": "least", "outcome": "leaks as documented", "documented": "so it is"}
     assert outcome(calm, fail_on=("low",)) == (

@@ -178,7 +178,7 @@ def test_a_layout_needs_names_of_its_own() -> None:
         BlockLayout([ITEMS, ITEMS], RING)
     with pytest.raises(ConfigError, match="each with a name of its own"):
         BlockLayout([], RING)
-    with pytest.raises(WireError, match="is no name"):
+    with pytest.raises(WireError, match="is not a name"):
         BlockShape(name="two words", kind=BlockKind.FLAT, size=1, width=1)
     with pytest.raises(ConfigError, match=r"blocks\.b\.size"):
         BlockShape(name="b", kind=BlockKind.FLAT, size=0, width=1)

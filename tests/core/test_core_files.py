@@ -1,4 +1,4 @@
-"""Files are replaced whole; what is no file is not replaced."""
+"""Files are replaced whole; what is not a file is not replaced."""
 
 import os
 import threading

@@ -242,8 +242,8 @@ def test_parameters_of_an_alias_go_where_they_are_named() -> None:
         (object, "cannot be checked"),
         (int | object, "cannot be checked"),
         (TypeVar("Kind"), "cannot be checked"),
-        (Annotated[int, "at least 1"], "are no rules"),
-        (Annotated[int, Within], "are no rules"),
+        (Annotated[int, "at least 1"], "are not rules"),
+        (Annotated[int, Within], "are not rules"),
         (Annotated[int | None, Within(least=1)], "is a rule of numbers"),
         (Annotated[str, Within(least=1)], "is a rule of numbers"),
         (tuple[object, ...], "cannot be checked"),
@@ -295,13 +295,13 @@ def test_the_largest_seed_is_written_as_what_it_is() -> None:
 
 def test_text_of_a_pattern() -> None:
     class Named(Settings, section="named"):
-        name: Annotated[str, Matching(r"[a-z]+|\d", "is no name", ("word", "0 to 9"))]
+        name: Annotated[str, Matching(r"[a-z]+|\d", "is not a name", ("word", "0 to 9"))]
 
     assert Named(name="abc").name == "abc"
     for wrong in ("", "ab1", "12", "abc\n"):
         with pytest.raises(ConfigError) as refused:
             Named(name=wrong)
-        assert str(refused.value) == f"named.name = {wrong!r}: is no name (choices: word, 0 to 9)"
+        assert str(refused.value) == f"named.name = {wrong!r}: is not a name (choices: word, 0 to 9)"
 
 
 def test_a_unit_is_no_rule() -> None:

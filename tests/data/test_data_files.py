@@ -312,7 +312,7 @@ def test_both_passes_agree_on_any_small_file(tmp_path: Path) -> None:
             table = read(tmp_path / "r.csv", rating=None, time=None, header=True)
         except DataError as fault:
             refused += 1
-            assert "is no table" not in str(fault)  # the slow pass has always found it
+            assert "is not a table" not in str(fault)  # the slow pass has always found it
             continue
         taken += 1
         assert len(table) == len(text.splitlines()) - 1
@@ -369,7 +369,7 @@ def test_no_column_is_left_out_in_silence(tmp_path: Path) -> None:
     assert look_at(write(tmp_path / "n.csv", ROWS, ",", "a,b,c,d"), named).unused == ("d",)
     path = tmp_path / "comma.csv"
     path.write_text('user,item,rating\nann,x,"4,5"\nbob,y,"3,5"\n', encoding="utf-8")
-    with pytest.raises(DataError, match=r"line 2: rating column 'rating': '4,5' is no number"):
+    with pytest.raises(DataError, match=r"line 2: rating column 'rating': '4,5' is not a number"):
         look_at(path)
 
 
@@ -438,10 +438,10 @@ def test_a_date_is_a_time(tmp_path: Path, text: str) -> None:
 @pytest.mark.parametrize(
     ("first", "second", "problem"),
     [
-        ("2020-01-31", "2020-02-30", "is no date such as"),
-        ("2020-01-31", "1580428800", "is no date such as"),
-        ("2020-01-31", "31.1.2020", "is no date such as"),
-        ("2020-01-31", "2020-01-31T25:00", "is no date such as"),
+        ("2020-01-31", "2020-02-30", "is not a date such as"),
+        ("2020-01-31", "1580428800", "is not a date such as"),
+        ("2020-01-31", "31.1.2020", "is not a date such as"),
+        ("2020-01-31", "2020-01-31T25:00", "is not a date such as"),
         ("2020-01-31", "1969-12-31T23:59:59Z", "is before 1970"),
         ("1580428800", "2020-01-31", "is not a whole number of seconds; or have all rows as"),
     ],

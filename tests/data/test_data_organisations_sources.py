@@ -176,7 +176,7 @@ def test_damaged_sample(
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [("[", "is no JSON"), ("[]", "must hold a list"), ('[{"user_id": 1}]', "must hold a list")],
+    [("[", "is not JSON"), ("[]", "must hold a list"), ('[{"user_id": 1}]', "must hold a list")],
 )
 def test_sample_of_another_form(sample: Path, text: str, message: str) -> None:
     (sample / "hpfl-sample" / "test_1.json").write_text(text)
@@ -192,7 +192,7 @@ def test_unknown_name_lists_the_choices(tmp_path: Path) -> None:
 
 def test_answers_are_no_rating_table(answers: Path) -> None:
     assert locate("assist2009", answers.parent) == answers
-    with pytest.raises(ConfigError, match="is no rating table") as caught:
+    with pytest.raises(ConfigError, match="is not a rating table") as caught:
         load("assist2009", answers)
     assert "assist2009" not in (caught.value.choices or ())
     with pytest.raises(DataError, match="name the folder of an existing copy") as absent:

@@ -288,7 +288,7 @@ def test_cells_that_are_missing_or_hold_no_vector_end_the_attempt(
         return [[rubbish.pop(), *own[1:]] if rubbish and own else own]
 
     monkeypatch.setattr(Mixes, "messages", wrong)
-    with pytest.raises(ProtocolError, match="through the mixes is no vector"):
+    with pytest.raises(ProtocolError, match="through the mixes is not a vector"):
         ran.rounds(1)
     assert "SEEN" not in ran.transport.labels
     ran.rounds(1)

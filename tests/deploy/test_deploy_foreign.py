@@ -734,7 +734,7 @@ def test_against_an_active_server_an_app_keeps_a_state_where_terms_say_so(
 def test_a_count_stays_home_whatever_the_server_sends_in_its_place(keys: Path) -> None:
     app = App(counts=True)
     start = ArrayRecord({"w": Array(START["w"]), "steps": Array(np.array(3.0))})
-    told = "array 'steps' holds int64: whole numbers and flags are no update"
+    told = "array 'steps' holds int64: whole numbers and flags are not an update"
     with pytest.raises(ProtocolError, match=told):
         protected(app, keys).start(grid_of(app, keys), start, num_rounds=1)
 

@@ -190,7 +190,7 @@ def test_an_operator_is_no_client_of_its_list() -> None:
     operator = Ed25519PrivateKey.generate()
     own = operator.public_key().public_bytes_raw()
     parties = {SERVER: Identity.generate(SERVER).public, Node(Role.CLIENT, 0): own}
-    with pytest.raises(ConfigError, match="is none of its clients"):
+    with pytest.raises(ConfigError, match="is not one of its clients"):
         Roster.of(operator, parties, version=1)
 
 

@@ -236,7 +236,7 @@ def test_a_directory_is_the_operators(tmp_path: Path) -> None:
         path.write_bytes(data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :])
         with pytest.raises(DataError):
             load_directory(path, public)
-    with pytest.raises(DataError, match="is no directory"):
+    with pytest.raises(DataError, match="is not a directory"):
         load_directory(tmp_path / "none", public)
 
 

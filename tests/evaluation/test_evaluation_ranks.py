@@ -90,7 +90,7 @@ def test_paired_differences_keep_what_clients_have_in_common() -> None:
     assert found.low > 0
     noisy = clients + 0.05 + rng.normal(scale=0.1, size=(5, 200))
     five = paired_interval(noisy, np.tile(clients, (5, 1)), seed=0)
-    assert five.n_clients == 200  # not 1,000: runs on the same clients are no new clients
+    assert five.n_clients == 200  # not 1,000: runs on the same clients are not new clients
     one = paired_interval(noisy[0], clients, seed=0)
     assert five.high - five.low < one.high - one.low
     gaps = np.where(np.arange(200) < 50, np.nan, clients)

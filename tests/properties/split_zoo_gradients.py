@@ -60,7 +60,7 @@ class BackwardHook(Factorisation):
 
 
 class HiddenLeaf(Factorisation):
-    """A trained tensor that is no parameter."""
+    """A trained tensor that is not a parameter."""
 
     def __init__(self, shape: Shape) -> None:
         super().__init__(shape)

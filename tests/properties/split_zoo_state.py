@@ -311,7 +311,7 @@ STATE: dict[str, Entry] = {
     "post-accumulate hook on gradients": (case(AccumulatedGradient), "refuted"),
     "tensor hook": (case(GradientHook), "refuted"),
     "module hook": (case(BackwardHook), "refuted"),
-    "leaf that is no parameter": (case(HiddenLeaf), "open"),
+    "leaf that is not a parameter": (case(HiddenLeaf), "open"),
     "modules in a list": (case(HiddenModules), "open"),
     "leaf in a reentrant checkpoint": (case(HiddenInCheckpoint), "open"),
     "complex table": (case(ComplexTable, *COMPLEX), "refuted"),

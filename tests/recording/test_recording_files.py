@@ -187,7 +187,7 @@ def test_public_facts_of_another_form_or_size_are_refused(
 
 
 def test_there_is_one_server(copy: Path) -> None:
-    """A message for server number 5 is no message of the format."""
+    """A message for server number 5 is not a message of the format."""
     with np.load(a_block(copy)) as archive:
         columns = dict(archive)
     columns["receivers"] = columns["receivers"] + 5

@@ -197,7 +197,7 @@ def _equations(
         public, unknown = view.table(round_)[items], bool(algorithm.get("biases"))
         pull = float(algorithm["regularization"])
     first = round_ == 1 and not unknown
-    # Vectors of training move while it goes on: a round of one is no reason to take them for one.
+    # Vectors of training move while it goes on: one round is not a reason to take them for one.
     others = int(view.public["n_clients"]) - len(own_clients(view))
     others = others if scored else most_others(view, round_)
     return RoundSums(

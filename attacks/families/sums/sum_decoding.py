@@ -86,7 +86,7 @@ class SumDecoding(SuiteAttack):
         leaves nothing to claim where it drowns the vectors. With biases directions of rows of one
         rater are told, and no ratings; of changes along score vectors nothing is read but rows of
         one client alone. Clients read steps of PMF, where neither noise nor a virtual row is in
-        them. Sums of co-occurrences, whose rows are no client's, are taken apart by
+        them. Sums of co-occurrences, whose rows are not a client's, are taken apart by
         co-occurrence-persons. Searches end at the budget.
 
     Args:

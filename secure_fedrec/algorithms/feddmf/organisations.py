@@ -135,7 +135,7 @@ class DMFOrganisations:
             streams: of the run.
 
         Raises:
-            DivergedError: the loss of one, or a parameter, is no number any more.
+            DivergedError: the loss of an organisation, or a parameter, is no longer a number.
         """
         return [self._train(each, aim, round_, vault, streams) for each in clients.tolist()]
 
@@ -153,7 +153,7 @@ class DMFOrganisations:
         losses = train_epoch(model, state, examples, pulled, config.training, key=key)
         if not (np.isfinite(losses).all() and np.isfinite(state.parameters).all()):
             problem = (
-                f"round {round_}, organisation {client}: the loss is no number (beta = "
+                f"round {round_}, organisation {client}: the loss is not a number (beta = "
                 f"{config.beta:g}); all are as they were after round {round_ - 1}"
             )
             rate = config.training.learning_rate

@@ -148,7 +148,7 @@ class Enhanced:
         if isinstance(below, Enhanced):
             raise ConfigError("algorithm.enhancement", name, "is enhanced already")
         if hasattr(below, "mix"):
-            problem = "has a server that mixes single clients' tables, which are no consensus"
+            problem = "has a server that mixes single clients' tables, which are not consensus"
             raise ConfigError("algorithm.enhancement", name, problem)
         if config.unified and not self.unifies:
             problem = "maps both tables for products with a user vector alone: for fed3cr itself"

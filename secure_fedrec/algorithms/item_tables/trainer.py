@@ -141,7 +141,7 @@ class ItemTables:
         """Local training of some clients.
 
         Raises:
-            DivergedError: the loss of one, or something that it trained, is no number.
+            DivergedError: the loss of one, or something that it trained, is not a number.
             ConfigError: shared or private tables are of another number of items or rank.
         """
         round_ = public.round + 1

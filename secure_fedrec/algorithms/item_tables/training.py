@@ -59,7 +59,7 @@ def train(
         float64[B], the mean loss of each client's steps.
 
     Raises:
-        DivergedError: a client's loss is no number; names round and client.
+        DivergedError: a client's loss is not a number; names round and client.
     """
     places = np.arange(len(clients))
     losses = np.zeros(len(clients))
@@ -83,7 +83,7 @@ def train(
 def diverged(method: ItemTableMethod, round_: int, client: int, what: str) -> DivergedError:
     """What is raised where a client's training left the range of numbers."""
     problem = (
-        f"round {round_}: the {what} of client {client} is no number; "
+        f"round {round_}: the {what} of client {client} is not a number; "
         "lower a step size, or a factor of the loss"
     )
     return DivergedError("algorithm", method.name, problem)
@@ -113,7 +113,7 @@ class _Course(NamedTuple):
 
     Args:
         progress: int64[5], the epoch, from -1; the first example of the step within an epoch; how
-            many clients train, and how many take the step; whose loss is no number, or -1.
+            many clients train, and how many take the step; whose loss is not a number, or -1.
         active: int64[k], places of the clients that train, ascending.
         taking: int64[k], of those that take the step; ``Batch.clients``, and more behind.
         begin: int64[k], likewise.
@@ -158,7 +158,7 @@ def _train_some(
     course: _Course,
     losses: FloatArray,
 ) -> int:
-    """Train the clients in some places; the place of one whose loss is no number, else -1."""
+    """Train the clients in some places; the place of one whose loss is not a number, else -1."""
     course.active[: len(places)] = places
     course.progress[:] = (-1, 0, len(places), 0, -1)
     config = method.config.local
@@ -294,7 +294,7 @@ def number_rows(
 
 @compiled_loop
 def first_unknown(rows: SingleArray) -> int:
-    """The first row with a value that is no finite number; -1 where there is none."""
+    """The first row with a value that is not a finite number; -1 where there is none."""
     for row in range(len(rows)):
         fits: Any = True
         for factor in range(rows.shape[1]):
@@ -306,7 +306,7 @@ def first_unknown(rows: SingleArray) -> int:
 
 @compiled_loop
 def changes(rows: SingleArray, table: SingleArray, items: IndexArray, moved: FloatArray) -> bool:
-    """``moved[n] = rows[n] - table[items[n]]``, exactly; False if one is no finite number."""
+    """``moved[n] = rows[n] - table[items[n]]``, exactly; False if one is not a finite number."""
     fits: Any = True
     for row in range(len(items)):
         item = items[row]

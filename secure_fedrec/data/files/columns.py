@@ -206,7 +206,7 @@ def read_text(path: Path, shape: Shape) -> Columns:
     if columns is None or blocks.quoted:
         explain(path, shape, clock)
     if columns is None or len(columns) != blocks.rows:
-        raise DataError(path, f"is no table ({reason or 'rows are not lines'})")
+        raise DataError(path, f"is not a table ({reason or 'rows are not lines'})")
     return columns
 
 

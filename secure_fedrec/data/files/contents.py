@@ -121,7 +121,7 @@ class Contents:
 
     @property
     def odd_times(self) -> str:
-        """Some of the numbers that are no times."""
+        """Some of the numbers that are not times."""
         odd = dict.fromkeys(text for text in self.written if not is_moment(text))
         return ", ".join(map(shown, list(odd)[:2])) if self.whole else ""
 

@@ -25,7 +25,7 @@ def plain(text: str) -> str:
 
 
 def number_of(text: str) -> Fraction | None:
-    """The number that a text is; None where it is no plain decimal one.
+    """The number that a text is; None where it is not a plain decimal one.
 
     What is within 1e-9, and 1e-9 of itself, of a fraction with a denominator of up to 1,000, or of
     what 32 bits hold of it, is that fraction; True and yes are 1, False and no are 0.

@@ -141,7 +141,7 @@ def _scaled(
 ) -> tuple[RatingsFile, dict[float, int] | None, str, DataError | None]:
     """Settings that say what the ratings are, how often each occurs, why they are on no scale.
 
-    Last comes the doubt, where values do not decide it and the column is no count by its name.
+    Last comes the doubt, where values do not decide it and the column is not a count by its name.
     """
     if file.rating is None:
         return file, None, "no column of ratings: every row is an interaction", None

@@ -78,7 +78,7 @@ def _far_off(value: Fraction, rest: Sequence[Fraction]) -> bool:
 
 
 def _stands_apart(value: Fraction, rest: Sequence[Fraction]) -> bool:
-    """Whether a value at an end is no level like the others, which are ascending."""
+    """Whether a value at an end is not a level like the others, which are ascending."""
     away = min(abs(value - rest[0]), abs(value - rest[-1]))
     scale = found_scale("", rest)
     code = value < 0 <= rest[0] and (len(rest) >= _SEVERAL or away > 1.5 * scale.step)

@@ -71,7 +71,7 @@ def shown(text: str) -> str:
 
 
 def explain(path: Path, shape: Shape, clock: Clock) -> None:
-    """Refuse the first line of a file that is no row.
+    """Refuse the first line of a file that is not a row.
 
     Args:
         path: the file.
@@ -105,7 +105,7 @@ def lines(path: Path, file: TextFile) -> Iterator[str]:
     """The lines of a file without their ends, one after the other.
 
     Raises:
-        DataError: one is no text of the encoding, or longer than ``LONGEST_LINE``.
+        DataError: one is not text of the encoding, or longer than ``LONGEST_LINE``.
     """
     with opened(path, file.encoding) as stream:
         ended = enumerate(iter(lambda: stream.readline(LONGEST_LINE + 1), b""), start=1)

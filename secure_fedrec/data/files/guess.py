@@ -205,7 +205,7 @@ def _by_name(head: _Head, named: Mapping[str, Column]) -> tuple[dict[str, Any], 
     if isinstance(rating, str):
         first = next(iter(contents[rating].written), "0")
         if not is_number(first) and comma_hint(first):
-            problem = f"rating column {rating!a}: {first!a} is no number" + comma_hint(first)
+            problem = f"rating column {rating!a}: {first!a} is not a number" + comma_hint(first)
             raise DataError(head.path, problem, line=2)
     return found, taken
 
@@ -282,7 +282,7 @@ def _ratings(
 ) -> tuple[list[int], bool]:
     """The columns that may be ratings by what they hold, and whether the place says so as well.
 
-    Those are numbers that are no times, no coordinates, no numbers of rows, and not all alike; the
+    Those are numbers that are not times, no coordinates, no numbers of rows, and not all alike; the
     only ones, and next to clients, items and times.
     """
     left = [
@@ -305,7 +305,7 @@ def _require_points(head: _Head, columns: Sequence[Contents], places: Iterable[i
     for place in places:
         first = next(iter(columns[place].written), "")
         if hint := comma_hint(first):
-            problem = f"column {place + 1}: {shown(first)} is no number{hint}"
+            problem = f"column {place + 1}: {shown(first)} is not a number{hint}"
             raise DataError(head.path, problem, line=head.line)
 
 

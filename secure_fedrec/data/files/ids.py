@@ -62,10 +62,10 @@ def trim(columns: Columns, what: str, kind: str) -> Columns:
         if not text:
             raise columns.refuse(what, code, "is an empty id")
         if len(text) > LONGEST_ID or not text.isprintable():
-            problem = f"is no id: at most {LONGEST_ID} printable signs"
+            problem = f"is not an id: at most {LONGEST_ID} printable signs"
             raise columns.refuse(what, code, problem)
         if kind == "number" and not _is_number(_whole(text)):
-            problem = "is no whole number of 64 bits, written without leading zeros (data.ids)"
+            problem = "is not a whole number of 64 bits, written without leading zeros (data.ids)"
             raise columns.refuse(what, code, problem)
         if text in seen:
             raise columns.refuse(what, code, "is another id of the file but for the blanks")

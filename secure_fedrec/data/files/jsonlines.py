@@ -24,7 +24,7 @@ def is_json_lines(path: Path, file: TextFile) -> bool:
     """Whether the first line is a JSON object.
 
     Raises:
-        DataError: the file cannot be read, or the line is no text.
+        DataError: the file cannot be read, or the line is not text.
     """
     if file.parquet or file.separator != "auto":
         return False
@@ -53,9 +53,9 @@ def objects(path: Path, file: TextFile) -> Iterator[Mapping[str, Any]]:
         try:
             found = json.loads(text)
         except (ValueError, RecursionError) as error:
-            raise DataError(path, f"is no JSON object ({error})", line=line) from error
+            raise DataError(path, f"is not JSON object ({error})", line=line) from error
         if not isinstance(found, dict):
-            raise DataError(path, "is no JSON object", line=line)
+            raise DataError(path, "is not JSON object", line=line)
         yield found
 
 
@@ -76,7 +76,7 @@ def read_json_lines(path: Path, file: TextFile, asked: Mapping[str, Column]) -> 
 
     Raises:
         ConfigError: two are one.
-        DataError: a line is no object, or a value is a list or a table; names the line.
+        DataError: a line is not an object, or a value is a list or a table; names the line.
     """
     names = names_of(first_objects(path, file))
     places = positions(path, file, asked, names, width=len(names), line=1)

@@ -41,7 +41,7 @@ class Kind:
     sole: bool = False
 
     def rank(self, name: str) -> int | None:
-        """How likely a name is, 0 being the likeliest; None where it is none of these."""
+        """How likely a name is, 0 being the likeliest; None where it is not one of these."""
         plain = plain_name(name)
         found = (at for at, each in enumerate(self.names) if each.fullmatch(plain))
         return next(found, None)

@@ -116,7 +116,7 @@ def _opened(path: Path, file: TextFile) -> Iterator[Any]:
         with parquet.ParquetFile(path) as opened:
             yield opened
     except (pyarrow.ArrowException, OSError) as error:
-        problem = f"is no sound Parquet file ({' '.join(str(error).split())[:200]})"
+        problem = f"is not a sound Parquet file ({' '.join(str(error).split())[:200]})"
         raise DataError(path, problem) from error
 
 

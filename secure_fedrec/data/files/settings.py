@@ -65,7 +65,7 @@ class AnEncoding:
         with suppress(LookupError, ValueError):  # among them UnicodeError
             if plain.encode(value).decode(value) == plain:
                 return
-        raise Refused(value, "is no encoding of text, such as utf-8, latin-1, cp1252, gb18030")
+        raise Refused(value, "is not an encoding of text, such as utf-8, latin-1, cp1252, gb18030")
 
 
 class TextFile(Settings, section="data"):

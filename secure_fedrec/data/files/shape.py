@@ -47,7 +47,7 @@ _NOTES: Final = (
         'awk \'/:$/ { item = $0; sub(":", "", item); next } { print item "," $0 }\' FILE',
     ),
 )
-"""First lines that are no row of a table, and what to do."""
+"""First lines that are not row of a table, and what to do."""
 
 
 def shape_of(path: Path, file: TextFile, asked: Mapping[str, Column]) -> Shape:

@@ -62,7 +62,7 @@ _STRANGERS: Final = (
 
 
 def require_file(path: Path) -> None:
-    """Refuse what is no file.
+    """Refuse what is not a file.
 
     Raises:
         DataError: there is nothing, a folder, a device or a pipe.
@@ -72,7 +72,7 @@ def require_file(path: Path) -> None:
     if folder:
         raise DataError(path, "is a folder, not a file")
     if not file:
-        raise DataError(path, "is no ordinary file" if there else "does not exist")
+        raise DataError(path, "is not an ordinary file" if there else "does not exist")
 
 
 @contextmanager

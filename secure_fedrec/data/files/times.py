@@ -105,7 +105,7 @@ class Clock:
         self._micro: list[bool] = []
 
     def add(self, texts: Sequence[str]) -> bool:
-        """Take the next rows; False if one is no time of the column's kind.
+        """Take the next rows; False if one is not a time of the column's kind.
 
         Args:
             texts: at least one.
@@ -140,7 +140,7 @@ class Clock:
         return in_seconds(np.concatenate(self._parts), _MICRO)
 
     def problem(self, text: str) -> str:
-        """Why a text is none of the column's times, as a clause; empty where it is one."""
+        """Why a text is not one of the column's times, as a clause; empty where it is one."""
         stripped = text.strip()
         if self._asked and self._of_two(stripped):
             words = " or ".join(f"--set data.dates={word}" for word in ORDERS)
@@ -157,7 +157,7 @@ class Clock:
         return (
             "is before 1970"
             if too_early
-            else f"is no date such as {self._spelling.example}, as above"
+            else f"is not a date such as {self._spelling.example}, as above"
         )
 
     def _start(self, texts: Sequence[str]) -> None:
@@ -179,7 +179,7 @@ class Clock:
         return self._spelling is not None and bool(self._spelling.pattern.fullmatch(text))
 
     def _moment(self, text: str) -> int | None:
-        """Microseconds since 1970; None where it is none of the column's kind, or before."""
+        """Microseconds since 1970; None where it is not one of the column's kind, or before."""
         stripped = text.strip()
         if stripped in self._gaps:
             return GAP

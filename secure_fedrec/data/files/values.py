@@ -34,14 +34,14 @@ def numbers(columns: Columns) -> list[Fraction]:
     """The different ratings of a file, by the code of their texts; several texts may be one.
 
     Raises:
-        DataError: one is no plain decimal number, or is another one once it has 64 bits.
+        DataError: one is not a plain decimal number, or is another one once it has 64 bits.
     """
     found: list[Fraction] = []
     kept: dict[float, Fraction] = {}
     for code, text in enumerate(columns.texts["rating"].texts):
         value = number_of(text)
         if value is None:
-            problem = "is no plain decimal number (such as 4, -2 or 3.5)" + comma_hint(text)
+            problem = "is not a plain decimal number (such as 4, -2 or 3.5)" + comma_hint(text)
             if re.search(r"[0-9]", text) is None and text.strip():
                 advice = columns.file.advice("missing_values", json.dumps([text.strip()]))
                 words = "; write words and grades as numbers"

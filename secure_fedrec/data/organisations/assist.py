@@ -171,7 +171,7 @@ def _concepts(path: Path, largest: int) -> tuple[BoolArray, list[str]]:
 
 
 def _json(path: Path) -> object:
-    with readable(path), refused(path, "is no JSON ({})", ValueError):
+    with readable(path), refused(path, "is not JSON ({})", ValueError):
         return json.loads(path.read_text(encoding="utf-8"))
 
 
@@ -184,7 +184,7 @@ def _list(path: Path, value: object) -> list[Any]:
 def _answer(path: Path, record: Any) -> tuple[int, int, float, frozenset[int]]:
     """User, question, score and concepts of one record."""
     if not isinstance(record, dict):
-        raise DataError(path, f"{record!r} is no record")
+        raise DataError(path, f"{record!r} is not a record")
     if missing := [key for key in _ANSWER_KEYS if key not in record]:
         raise DataError(path, f"a record lacks {missing[0]!r}")
     user, item, score, codes = (record[key] for key in _ANSWER_KEYS)
@@ -204,6 +204,6 @@ def _logged(path: Path) -> list[tuple[int, int, float, frozenset[int]]]:
             raise DataError(path, "a record lacks 'user_id'")
         for log in _list(path, record.get("logs")):
             if not isinstance(log, dict):
-                raise DataError(path, f"{log!r} is no record")
+                raise DataError(path, f"{log!r} is not a record")
             found.append(_answer(path, {**log, "user_id": record["user_id"]}))
     return found

@@ -246,7 +246,7 @@ class Organisations:
         sizes = {"user": (records.users, self.n_users), "item": (records.items, self.n_items)}
         for what, (numbers, limits) in sizes.items():
             if np.any((numbers < 0) | (numbers >= np.asarray(limits)[owners])):
-                raise DataError(where, f"a {what} is none of its client's")
+                raise DataError(where, f"a {what} is not one of its client's")
         off = ~np.isin(records.scores, self.levels)
         if off.any():
             score = float(records.scores[off][0])

@@ -7,7 +7,7 @@ compute and agree on keys, and four in which they mask, confirm and reveal; a gr
 the first, since a carrier's addresses say nothing of who a site is.
 
 A site may live for one message only. Its half is saved in between, sealed, for one use
-(``masking.client.sealed_state``); model, data and the loop's own state are no business of it.
+(``masking.client.sealed_state``); it does not hold the model, the data or the loop's own state.
 Messages of the server: GREETING and REQUEST of ``host_messages``, then those of ``masking`` as they
 are. The body of REQUEST: u32 size, the server's statement | SETUP. What is refused for reasons that
 may be told is answered with REFUSED.

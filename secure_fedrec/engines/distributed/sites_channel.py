@@ -103,7 +103,7 @@ def greeted(
         try:
             if not data:
                 raise ProtocolError(
-                    "it did not answer the greeting: it is none of this federation, or holds "
+                    "it did not answer the greeting: it is not one of this federation, or holds "
                     f"another roster than version {agreement.roster.version}"
                 )
             node, body = agreement.open(data, Kind.PRESENT)

@@ -264,7 +264,7 @@ class TrainingPlan:
             client: at whose host; -1 at a helper's own.
 
         Raises:
-            WireError: what is sent is no state, or holds what is for other clients.
+            WireError: what is sent is not a state, or holds what is for other clients.
             ProtocolError: a state of other arrays or shapes than the algorithm's, other clients are
                 named than could take part, or there is no such round.
         """

@@ -70,7 +70,7 @@ class ProtectedMod:
         return unless_failed(message, lambda: self._told(message, context, call_next))
 
     def _told(self, message: Message, context: Context, call_next: ClientAppCallable) -> Message:
-        """The app's own reply to what is no train message, which the server reads.
+        """The app's own reply to what is not a train message, which the server reads.
 
         Raises:
             ProtocolError: the server is one that may deviate.

@@ -65,7 +65,7 @@ def handled(replies: Mapping[str, Reply], message: Message, context: Context) ->
     """The reply to a message; one that nobody handles says nothing."""
     reply = replies.get(message.metadata.message_type)
     if reply is None:
-        log.warning("refused: a message that is none of ours")
+        log.warning("refused: a message that is not one of ours")
         return reply_to(message, None)
     return reply(message, context)
 

@@ -197,7 +197,7 @@ class GUM:
         """Predictions of (user, item) pairs: float64[N].
 
         Raises:
-            ValueError: a user or item is none of the organisation's.
+            ValueError: a user or item is not one of the organisation's.
         """
         self.require_known(users, items)
         found = np.empty(len(users))

@@ -87,8 +87,8 @@ def train(
         pull: a proximal term (FedProx).
 
     Raises:
-        ValueError: a record is none of the organisation's, there is none to learn from, or none to
-            validate by where that is needed.
+        ValueError: a record is not one of the organisation's, or records to learn from are missing,
+            or records to validate by where they are needed.
     """
     for each in (records, validation):
         gum.require_known(each.users, each.items)

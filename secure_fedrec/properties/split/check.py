@@ -93,7 +93,7 @@ def check_split_personalization(
 
     Raises:
         ConfigError: a pattern matches nothing, no parameter is private or none federated, the users
-            cannot be counted, the loss is no scalar that depends on a trainable parameter, the
+            cannot be counted, the loss is not a scalar that depends on a trainable parameter, the
             aggregator returns other shapes, or there is nothing to try.
     """
     _require_trials(trials, scales, seed)

@@ -135,7 +135,7 @@ def compare_split(
                 outcome = runs.compare(reference, aggregate)
                 if outcome.holds:
                     return outcome
-                # What is used up only now (an iterator, a quota) is no difference of the split.
+                # What is used up only now (an iterator, a quota) is not a difference of the split.
                 gap = runs.gap_in(reference, shipped or aggregate)
             if gap is None:
                 return outcome
@@ -222,7 +222,7 @@ class _Runs:
         return states
 
     def gap_in(self, reference: Sequence[Values], rule: Aggregator) -> str | None:
-        """Why the plain run is no reference: it diverged, or is another one the next time."""
+        """Why the plain run is not a reference: it diverged, or is another one the next time."""
         for round_, state in enumerate(reference):
             for name in self.local.split.federated:
                 if not bool(state[name].isfinite().all()):

@@ -50,7 +50,7 @@ def require_scalar(value: object) -> None:
     """Refuse what no gradient can be taken of.
 
     Raises:
-        ConfigError: the loss is no scalar that depends on a trainable tensor.
+        ConfigError: the loss is not a scalar that depends on a trainable tensor.
     """
     usable = isinstance(value, Tensor) and value.numel() == 1 and value.requires_grad
     if not usable or (isinstance(value, Tensor) and value.is_complex()):

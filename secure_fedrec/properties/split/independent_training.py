@@ -284,7 +284,7 @@ class LocalTrials:
     def _leave_leaf(self, leaf: Tensor) -> None:
         subject = f"a tensor of shape {tuple(leaf.shape)}"
         problem = (
-            "gets a gradient and is no parameter of the model: register it (nn.Parameter, "
+            "gets a gradient and is not a parameter of the model: register it (nn.Parameter, "
             "nn.ModuleList), or detach it"
         )
         self._findings.leave_open(subject, problem)
@@ -318,7 +318,7 @@ class LocalTrials:
         return located(found.traces, Crossing(one, other, owner))
 
     def _judge_writes(self, found: "_Found") -> None:
-        """Of what is no parameter of all, a user's training may write its own only."""
+        """Of what is not a parameter of all, a user's training may write its own only."""
         seed = found.trial.seed
         # A buffer is written in every training: each user's first write stands for all of them.
         first: dict[tuple[int, str, int | None], float] = {}

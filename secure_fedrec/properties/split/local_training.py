@@ -49,7 +49,7 @@ class Inspection:
             float64[n_users].
         reached: names of what its losses have a gradient on that is not 0.
         finite: whether losses, gradients and what was written can be compared.
-        leaf: a leaf tensor of its loss's graph that is no parameter.
+        leaf: a leaf tensor of its loss's graph that is not a parameter.
         failed: whether it raised an error.
     """
 

@@ -31,7 +31,9 @@ class Place(NamedTuple):
         """The tensor, all rows of it."""
         tensor: Tensor | None = self.held.get(self.leaf)
         if tensor is None:
-            problem = "is no tensor of its module any more: parametrise it before, not in the loss"
+            problem = (
+                "is not a tensor of its module any more: parametrise it before, not in the loss"
+            )
             raise ConfigError("model", self.leaf, problem)
         return tensor
 
@@ -130,7 +132,7 @@ def require_usable(model: object) -> None:
     """Check that all tensors of a model can be read, written and put back.
 
     Raises:
-        ConfigError: it is no module, or compiled, or a tensor has no values of its own.
+        ConfigError: it is not a module, or compiled, or a tensor has no values of its own.
     """
     kind = type(model).__name__
     if not isinstance(model, nn.Module) or isinstance(model, torch.jit.ScriptModule):

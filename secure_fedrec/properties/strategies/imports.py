@@ -53,7 +53,7 @@ def telling(
 def told(
     *instead: Any,
 ) -> Callable[[Callable[_P, st.SearchStrategy[_T]]], Callable[_P, st.SearchStrategy[_T]]]:
-    """Decorate what makes a strategy that is no composite: its values are printed so, too.
+    """Decorate what makes a strategy that is not a composite: its values are printed so, too.
 
     Args:
         instead: what is printed in place of the names in the code of a value.

@@ -59,7 +59,7 @@ class _ServerEnd(PathEnd):
             messages = [found for found in map(self._end.receive, cells) if found is not None]
             self.words = mixes.read(messages, self._attempt.at.round)
         except WireError as damage:
-            raise ProtocolError(f"what came through the mixes is no vector: {damage}") from None
+            raise ProtocolError(f"what came through the mixes is not a vector: {damage}") from None
         for name, shape in mixes.bags.items():
             if len(self.words[name]) > senders * shape.most:
                 raise ProtocolError(f"bag {name!r}: more vectors than {senders} clients may give")

@@ -126,8 +126,8 @@ class Event(Settings, section="dp"):
             answer given once and repeated); by default as many as releases.
 
     Raises:
-        ConfigError: ``rounds`` is no whole number above 0, ``serves`` below ``rounds``, or a bound
-            is no probability.
+        ConfigError: ``rounds`` is not a whole number above 0, ``serves`` is below ``rounds``, or a
+            bound is not a probability.
     """
 
     mechanism: Mechanism

@@ -135,7 +135,7 @@ class Collector(Collecting, Protocol):
         """Messages of a round; client c sends ``rows[c]`` rows, ``virtual[c]`` of them virtual."""
 
     def describe(self) -> tuple[str, dict[str, Any]] | None:
-        """Layer name and public settings, as JSON values; None if it is no protection."""
+        """Layer name and public settings, as JSON values; None if it is not a protection."""
 
 
 @runtime_checkable

@@ -278,6 +278,6 @@ class Layer:
         if type(self.traits) is not Traits:
             raise ConfigError(f"layer {self.name}: traits", self.traits, "must be stated")
         if not issubclass(self.settings, Settings):
-            raise ConfigError(f"layer {self.name}: settings", self.settings, "are no Settings")
+            raise ConfigError(f"layer {self.name}: settings", self.settings, "are not Settings")
         if self.claim is None and not self.requires:
             raise ConfigError(f"layer {self.name}: claim", None, "must be stated")

@@ -31,7 +31,7 @@ from secure_fedrec.wire import Traffic, Wire
 
 
 def _require_members(key: str, part: object, protocol: type) -> None:
-    """Check that a part of anybody's has all that its protocol names; None is no part.
+    """Check that a part of anybody's has all that its protocol names; None is not part.
 
     Raises:
         ConfigError: it lacks something.

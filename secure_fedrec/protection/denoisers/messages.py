@@ -42,7 +42,7 @@ class RoutedAttempt:
 
     @property
     def senders(self) -> IntArray:
-        """int64[k], ascending: clients that are no denoisers."""
+        """int64[k], ascending: clients that are not denoisers."""
         clients = self.at.clients
         return clients[~self.collector.binding.is_denoiser[clients]]
 

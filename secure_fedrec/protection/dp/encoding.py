@@ -90,7 +90,7 @@ def require_ring_bits(bits: int) -> None:
     """Check the width of the ring that noise is added in.
 
     Raises:
-        ConfigError: it is none of 8 to 64 bits.
+        ConfigError: it is not a number from 8 to 64.
     """
     if not 8 <= bits <= 64:
         raise ConfigError("ring.bits", bits, "must be between 8 and 64")

@@ -103,7 +103,7 @@ class TailFloor(Settings, section="tail_floor"):
         """Refuse a floor against a server that may lie.
 
         Args:
-            adversary: the server that is to be withstood ("both" of a plan is none of ours).
+            adversary: the server that is to be withstood ("both" of a plan is not one of ours).
             key: name of the setting.
 
         Raises:

@@ -109,7 +109,7 @@ class SharedArrays:
             raise MisfitError(f"array {name!r} must hold real numbers")
         if array.dtype.kind != "f":  # whatever the server's model has in its place
             raise MisfitError(
-                f"array {name!r} holds {array.dtype}: whole numbers and flags are no update"
+                f"array {name!r} holds {array.dtype}: whole numbers and flags are not an update"
             )
         if array.shape != self.shapes[name]:
             raise MisfitError(f"array {name!r} has not the model's shape, {self.shapes[name]}")
@@ -172,7 +172,7 @@ def _is_shared(name: str, array: NDArray[Any], shared: Sequence[str]) -> bool:
     if not matching:
         return False
     if counted:
-        problem = f"array {name!r} holds {array.dtype}: whole numbers and flags are no update"
+        problem = f"array {name!r} holds {array.dtype}: whole numbers and flags are not an update"
         raise ConfigError("protection.shared", matching[0], problem)
     if array.dtype.kind != "f" or array.dtype.itemsize > _BYTES:
         problem = (

@@ -422,7 +422,7 @@ class NoisedMean(_UnderMasks):
         """A client's words, to be masked: clipped, rotated, rounded and noised.
 
         Raises:
-            MisfitError: an array is missing or of another shape; a value is no real number, NaN
+            MisfitError: an array is missing or of another shape; a value is not a real number, NaN
                 or infinite.
             ConfigError: as ``config``.
         """

@@ -264,7 +264,7 @@ class HostedTables(_HostedCiphertexts, StateHidden):
         """The server's side.
 
         Raises:
-            WireError: what it holds is no table of this key.
+            WireError: what it holds is not a table of this key.
         """
         self._require_enough(at)
         plan, table = self._plan(at, at.clients), _held(at).table

@@ -69,7 +69,7 @@ def export_ciphertext(ciphertext: int, key: PublicKey) -> Any:
 
     Raises:
         MissingExtraError: ``phe`` is missing.
-        WireError: the number is no ciphertext under this key.
+        WireError: the number is not a ciphertext under this key.
     """
     phe = _require_phe()
     if not 0 < ciphertext < key.n**2:
@@ -90,8 +90,9 @@ def import_ciphertext(encrypted: Any, key: PublicKey) -> int:
         raise ProtocolError("the number was encrypted under another key")
     if encrypted.exponent != 0:
         raise EncodingError(
-            f"an encrypted number at exponent {encrypted.exponent} is no integer; encode to the "
-            "ring before encrypting"
+            f"an encrypted number at exponent {encrypted.exponent} is not an integer; encode to "
+            "the"
+            " ring before encrypting"
         )
     return int(encrypted.ciphertext(be_secure=True))
 

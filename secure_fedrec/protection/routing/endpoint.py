@@ -194,7 +194,7 @@ class Endpoint:
         """Take a cell in; the message that it completes, or None.
 
         Raises:
-            ProtocolError: see ``CellOpener.open``; or what is inside is no fragment, repeats or
+            ProtocolError: see ``CellOpener.open``; or what is inside is not a fragment, repeats or
                 contradicts another one, is of a message of too many pieces, finds no room beside
                 the unfinished messages, or is a loop that this party did not send.
         """

@@ -52,7 +52,7 @@ class MixNode:
                 node, or the node stands in the layer of the recipients.
         """
         if self._layer >= directory.config.layers:
-            raise ProtocolError(f"layer {self._layer} is no layer of mixes")
+            raise ProtocolError(f"layer {self._layer} is not a layer of mixes")
         self._opener.rotate(directory, key)
         self._pools[directory.epoch] = []
         self._sizes[directory.epoch] = directory.config.min_batch

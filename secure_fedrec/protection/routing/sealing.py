@@ -102,7 +102,7 @@ class SealingKey:
         data: 32 bytes (X25519), or 1184 bytes (ML-KEM-768) followed by 32 (X25519).
 
     Raises:
-        WireError: these bytes are no public key of that mechanism, or one to which nothing can be
+        WireError: these bytes are not public key of that mechanism, or one to which nothing can be
             sealed (a point of small order).
     """
 

@@ -87,7 +87,7 @@ class SignedBeacon:
             raise ConfigError("beacon", str(path), "is not signed by the roster's operator")
         magic, version, named, federation, value = _BODY.unpack(body)
         if magic != _MAGIC or version != _VERSION:
-            raise ConfigError("beacon", str(path), f"is no beacon of version {_VERSION}")
+            raise ConfigError("beacon", str(path), f"is not a beacon of version {_VERSION}")
         if federation != self._federation or named != epoch or not epoch:
             raise ConfigError("beacon", str(path), "is of another federation or epoch")
         return bytes(value)

@@ -108,7 +108,7 @@ class Entries:
 
     @classmethod
     def decode(cls, body: bytes) -> "Entries | None":
-        """Inverse of ``encode``; None if this is no journal of this version."""
+        """Inverse of ``encode``; None if this is not a journal of this version."""
         if len(body) < _STATE.size:
             return None
         magic, owner, version, epoch, generation, *rest = _STATE.unpack_from(body)

@@ -43,10 +43,10 @@ def load_operator(path: Path) -> Ed25519PrivateKey:
     data = read_private(path, "operator.file")
     body, digest = data[:-32], data[-32:]
     if len(body) != _FILE.size or not compare_digest(sha256(body).digest(), digest):
-        raise ConfigError("operator.file", str(path), "is no operator's key, or damaged")
+        raise ConfigError("operator.file", str(path), "is not an operator's key, or damaged")
     magic, version, key = _FILE.unpack(body)
     if magic != _MAGIC or version != _VERSION:
-        raise ConfigError("operator.file", str(path), "is no operator's key of this version")
+        raise ConfigError("operator.file", str(path), "is not an operator's key of this version")
     return Ed25519PrivateKey.from_private_bytes(key)
 
 
@@ -58,7 +58,7 @@ def node_named(name: str) -> Node:
     """
     role, sign, number = name.partition(":")
     if role not in _ROLES or (sign and not number.isdecimal()):
-        raise ConfigError("party", name, "is none of a role and a number", tuple(_ROLES))
+        raise ConfigError("party", name, "is not a role and a number", tuple(_ROLES))
     if not sign and _ROLES[role] not in (Role.SERVER, Role.AUTHORITY):
         raise ConfigError("party", name, f"has a number, as in {role}:0")
     return Node(_ROLES[role], int(number or 0))
@@ -74,7 +74,7 @@ def read_parties(path: Path) -> dict[Node, bytes]:
     """Public keys by party, from a list; of a list that is missing, none.
 
     Raises:
-        ConfigError: a line is none of a list, or a party stands there twice.
+        ConfigError: a line is not an entry of a list, or a party stands there twice.
     """
     if not path.exists():
         return {}

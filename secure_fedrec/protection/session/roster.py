@@ -92,10 +92,10 @@ class Identity:
         data = read_private(path, "identity.file")
         body, digest = data[:-32], data[-32:]
         if len(body) != _FILE.size or not compare_digest(sha256(body).digest(), digest):
-            raise ConfigError("identity.file", str(path), "is no identity, or damaged")
+            raise ConfigError("identity.file", str(path), "is not an identity, or damaged")
         magic, version, role, number, key = _FILE.unpack(body)
         if magic != _MAGIC or version != _FILE_VERSION or role not in set(Role):
-            raise ConfigError("identity.file", str(path), "is no identity of this version")
+            raise ConfigError("identity.file", str(path), "is not an identity of this version")
         return cls(Node(Role(role), number), Ed25519PrivateKey.from_private_bytes(key))
 
 
@@ -116,7 +116,7 @@ def read_private(path: Path, key: str) -> bytes:
         key: names the setting in an error.
 
     Raises:
-        ConfigError: it cannot be read, is no file, or is open to others.
+        ConfigError: it cannot be read, is not a file, or is open to others.
     """
     try:
         mode = path.stat().st_mode
@@ -211,7 +211,7 @@ class Roster:
             raise ConfigError("roster.clients", 0, "names no client")
         own = operator.public_key().public_bytes_raw()
         if any(key == own and node.role is Role.CLIENT for node, key in keys.items()):
-            problem = "is the key of a party on the list: who signs it is none of its clients"
+            problem = "is the key of a party on the list: who signs it is not one of its clients"
             raise ConfigError("roster.operator", own.hex(), problem)
         distinct = set(keys.values())
         if any(len(key) != 32 for key in distinct):

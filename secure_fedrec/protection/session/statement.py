@@ -125,7 +125,7 @@ class Statement:
         price: epsilon that the rounds up to this one are to have spent; 0 where nothing is counted.
 
     Raises:
-        ConfigError: federation or state are no hashes, or a field is of another type or size.
+        ConfigError: federation or state are not hashes, or a field is of another type or size.
     """
 
     federation: bytes
@@ -192,7 +192,7 @@ class Statement:
         """Inverse of ``encoded``.
 
         Raises:
-            ProtocolError: a field is unknown, missing or of another type, or it is no statement.
+            ProtocolError: a field is unknown, missing or of another type, or it is not a statement.
         """
         found = _read(data)
         names = [field.name for field in fields(cls)]
@@ -254,7 +254,7 @@ def _read(data: bytes) -> dict[str, tuple[int, bytes]]:
     """The fields of an encoding, in order.
 
     Raises:
-        ProtocolError: it is no statement of this version.
+        ProtocolError: it is not a statement of this version.
     """
     found: dict[str, tuple[int, bytes]] = {}
     if data[:1] != bytes([_VERSION]):

@@ -61,7 +61,7 @@ class ShareTally(Heard):
         self.take(delivered)
         block = delivered.payload
         if not isinstance(block, RowBlock) or block.values is None or block.counts is None:
-            raise self.refusal("got shares that are no rows with words and counts")
+            raise self.refusal("got shares that are not rows with words and counts")
         _require_genuine(sent, delivered, self._receiver)
         counts = self._codec.from_integers(block.counts)
         words = np.concatenate([block.values, counts[:, None]], axis=1)

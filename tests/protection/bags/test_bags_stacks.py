@@ -166,7 +166,7 @@ def test_shapes_out_of_range_are_refused(shape: dict[str, int]) -> None:
 
 
 def test_a_name_must_be_one(drafts: Any) -> None:
-    with pytest.raises(WireError, match="is no name"):
+    with pytest.raises(WireError, match="is not a name"):
         bags_with(drafts, {"a bag": BagShape(width=1, most=1)})
 
 

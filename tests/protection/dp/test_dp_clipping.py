@@ -1,4 +1,4 @@
-"""Clipping bounds the whole contribution, in the stated norm, and refuses what is no number."""
+"""Clipping bounds the whole contribution, in the stated norm, and refuses what is not a number."""
 
 import math
 

@@ -38,7 +38,7 @@ def test_anything_but_a_quorum_on_one_set_aborts(scene: Any, case: str) -> None:
         head = b"s" * 32
         message = seal(s.federation.identities[first].key, context, Kind.CONFIRM, first, head)
         signatures[first] = Envelope.decode(message).proof
-    match = {"fewer": "2 signatures", "more": "4 signatures", "stranger": "is no survivor"}
+    match = {"fewer": "2 signatures", "more": "4 signatures", "stranger": "is not a survivor"}
     message = s.server_says(s.message_for(ME), head=Quorum(signatures=signatures).head())
     refused(s, message, match.get(case, "CONFIRM: bad signature"))
     assert s.federation.journals[ME].revealed(s.server._round.public.context.round_id) is None

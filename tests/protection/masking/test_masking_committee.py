@@ -228,7 +228,7 @@ def test_a_client_counts_signatures_of_surviving_members_only(scene: Any, case: 
     match = {
         "fewer": "2 signatures", "more": "4 signatures", "forged": "bad signature",
         "twice": "must ascend",
-    }.get(case, "is no survivor that may sign")  # fmt: skip
+    }.get(case, "is not a survivor that may sign")  # fmt: skip
     s._deliver()
     s.outgoing = s.server.close_step()
     with pytest.raises(ProtocolError, match=match):

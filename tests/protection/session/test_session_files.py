@@ -46,11 +46,11 @@ def test_a_file_that_is_no_identity_is_refused(tmp_path: Path) -> None:
     good = path.read_bytes()
     for place in range(len(good)):
         path.write_bytes(good[:place] + bytes([good[place] ^ 1]) + good[place + 1 :])
-        with pytest.raises(ConfigError, match="is no identity"):
+        with pytest.raises(ConfigError, match="is not an identity"):
             Identity.load(path)
     for data in (good[:-1], good + b"\0", b""):
         path.write_bytes(data)
-        with pytest.raises(ConfigError, match="is no identity"):
+        with pytest.raises(ConfigError, match="is not an identity"):
             Identity.load(path)
 
 

@@ -93,7 +93,7 @@ def test_a_statement_comes_back_as_it_was(stated: Statement) -> None:
         assert bits(name, getattr(found, name)) == bits(name, getattr(stated, name))
 
 
-# What is no statement.
+# What is not a statement.
 
 
 def field(name: str, kind: int, value: bytes) -> bytes:

@@ -42,7 +42,7 @@ class ResumableRound(ClientRound):
         """Go on from a state: what was told is read again, and nothing is sent.
 
         Raises:
-            ProtocolError: what the state was told breaks a rule, so it is no state of this client.
+            ProtocolError: what the state was told breaks a rule, so it is not this client's state.
         """
         if Kind.KEYS in state.told:
             beacon = state.beacons.get(self.public.epoch)

@@ -242,7 +242,7 @@ class ClientRound:
         places = self.public.places
         for number, signature in quorum.signatures.items():
             if number not in places or not signers[places[number]]:
-                raise ProtocolError(f"QUORUM: client {number} is no survivor that may sign")
+                raise ProtocolError(f"QUORUM: client {number} is not a survivor that may sign")
             key, context = self._roster.key_of(number), self.public.context
             verify(key, context, Kind.CONFIRM, number, self._confirmed, signature)
 

@@ -270,7 +270,7 @@ class EncodedVector:
         clients: the most vectors whose sum cannot leave the ring.
 
     Raises:
-        EncodingError: the words are of another type, or one is no element of the ring.
+        EncodingError: the words are of another type, or one is not an element of the ring.
     """
 
     words: RingArray
@@ -283,7 +283,7 @@ class EncodedVector:
         if type(words) is not np.ndarray or words.dtype != dtype or words.ndim != 1:
             raise EncodingError(f"a ring of {self.bits} bits is held in a plain {dtype.name}[d]")
         if self.bits < 8 * dtype.itemsize and np.any(words >> dtype.type(self.bits)):
-            raise EncodingError(f"a word is no element of the ring of {self.bits} bits")
+            raise EncodingError(f"a word is not an element of the ring of {self.bits} bits")
 
 
 def require_fitting(vector: EncodedVector, config: MaskingConfig) -> None:

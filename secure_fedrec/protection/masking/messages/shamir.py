@@ -30,7 +30,7 @@ def decode_element(data: bytes) -> int:
     """Inverse of ``encode_element``.
 
     Raises:
-        ProtocolError: other than 32 bytes, or a number that is no reduced field element.
+        ProtocolError: other than 32 bytes, or a number that is not a reduced field element.
     """
     element = int.from_bytes(data, "little")
     if len(data) != ELEMENT_BYTES or element >= PRIME:
@@ -56,7 +56,7 @@ def split(secret: int, *, threshold: int, indices: Sequence[int]) -> list[int]:
         One share per index, in order. Coefficients come from the operating system's generator.
 
     Raises:
-        ConfigError: the secret is no field element, an index is 0 or repeats, or there are fewer
+        ConfigError: the secret is not a field element, an index is 0 or repeats, or there are fewer
             indices than the threshold.
     """
     if not 0 <= secret < PRIME:

@@ -2,8 +2,8 @@
 
 Chai, Wang, Chen and Yang, "Secure federated matrix factorization", IEEE Intelligent Systems 2021:
 the server keeps the item table V under the clients' key and adds encrypted gradients to it. Adding
-is all that it can do: a division by the number of raters, or a change of scale, is no operation on
-packed ciphertexts. So here the server adds uploads, at one fixed scale, and clients do the rest:
+is all that it can do: packed ciphertexts can neither be divided by the number of raters nor brought
+to another scale. So here the server adds uploads, at one fixed scale, and clients do the rest:
 
     clients                          server
               <-------------- TABLE  E(V_t), digest of V_t

@@ -62,7 +62,7 @@ class UploadSum:
         """Add one client's vectors.
 
         Raises:
-            WireError: they are no fresh vectors under the plan's key and layouts.
+            WireError: they are not fresh vectors under the plan's key and layouts.
             ProtocolError: the client was heard already.
         """
         if upload.sender.number not in self.missing:

@@ -26,5 +26,5 @@ def uploaded_words(data: bytes, length: int, codec: FixedPoint) -> RingArray:
     dtype, end = np.dtype(codec.dtype), len(data) - SIGNATURE_BYTES
     start = end - length * dtype.itemsize
     if start < 0:
-        raise WireError(f"message of {len(data)} bytes is no upload")
+        raise WireError(f"message of {len(data)} bytes is not an upload")
     return codec.reduce(np.frombuffer(data[start:end], dtype=dtype))

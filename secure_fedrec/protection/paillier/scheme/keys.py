@@ -141,7 +141,7 @@ class PrivateKey:
 
     Raises:
         ConfigError: the numbers are not primes of equal length, do not meet the conditions of a
-            DJN key although h is given, or h is no n-th residue.
+            DJN key although h is given, or h is not an n-th residue.
     """
 
     p: int

@@ -37,7 +37,7 @@ class EncryptedVector:
 
     Raises:
         ProtocolError: the budget of additions is overspent.
-        WireError: the number of ciphertexts is wrong, or one is no unit modulo n^2.
+        WireError: the number of ciphertexts is wrong, or one is not a unit modulo n^2.
     """
 
     key: PublicKey
@@ -220,4 +220,4 @@ def _require_units(ciphertexts: Iterable[int], key: PublicKey, layout: SlotLayou
     if count != layout.plaintexts(key.bits):
         raise WireError(f"{count} ciphertexts, the layout has {layout.plaintexts(key.bits)}")
     if engine.gcd(product, n) != 1:
-        raise WireError("a ciphertext is no unit modulo n")
+        raise WireError("a ciphertext is not a unit modulo n")
