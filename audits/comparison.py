@@ -82,7 +82,7 @@ class Difference:
     """One figure of both sides.
 
     Args:
-        key: of the figure.
+        key: key of the figure.
         outcome: "worse", "better" or "same" (nothing beyond the noise); "undecided" if it may have
             got worse with too few pairs to decide, or by more than is tolerated; "noise unknown" if
             there are too few pairs to know its noise; "lost" if the first side of a pair has it and

@@ -117,7 +117,7 @@ class RecordedRun:
     """What attacks need from a finished run.
 
     Args:
-        config: of the run: its adversaries and attacks are used if no others are named.
+        config: config of the run: its adversaries and attacks are used if no others are named.
         transcript: what every party saw.
         truth: what claims are scored against.
     """

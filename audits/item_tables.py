@@ -113,10 +113,10 @@ class RankingTask(ABC):
     """An algorithm on one case of an evaluation by ranking.
 
     Args:
-        settings: of the algorithm.
+        settings: settings of the algorithm.
         table: the whole data set.
         case: what is trained on and held out.
-        seed: of the run.
+        seed: seed of the run.
         cohort: who takes part in a round.
     """
 

@@ -280,7 +280,7 @@ def config_text(seen: Seen, data: RatingFileData, path: Path, folder: Path) -> s
         seen: what is in the file.
         data: how it is read, parted and sampled.
         path: the file.
-        folder: of the configuration.
+        folder: folder of the configuration.
 
     Raises:
         ConfigError: a name cannot be written in it, or there are too few ratings to audit.

@@ -56,7 +56,7 @@ class Deployment(Settings, section=""):
         key_agreement: see ``MaskingConfig``.
         noise_multiplier: noise of one round over the L2 sensitivity; 1 if there is no budget.
         epsilon_per_round: budget from which the noise is found instead, against the server.
-        delta: of every epsilon.
+        delta: delta of every epsilon.
         clip: L2 norm of a contribution; with one the noise is Skellam in the ring, else a rounded
             Gaussian stands in for it.
         fraction_bits: binary digits of a clipped contribution, 12 by default.

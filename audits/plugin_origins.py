@@ -42,8 +42,8 @@ class Origin:
         kind: a key of ``GROUPS``.
         object: "package.module:OBJECT".
         distribution: that installs its module; None if none does.
-        version: of the distribution.
-        sha256: of the module's source file, in hex; None without such a file.
+        version: version of the distribution.
+        sha256: SHA-256 of the module's source file, in hex; None without such a file.
     """
 
     kind: str
@@ -63,7 +63,7 @@ def origin_of(kind: str, written: str, file: Path | None) -> Origin:
     Args:
         kind: a key of ``GROUPS``.
         written: "package.module:OBJECT".
-        file: of its module.
+        file: file of its module.
     """
     name = owner_of(written.partition(":")[0])
     digest = None if file is None else sha256(file.read_bytes()).hexdigest()
@@ -120,7 +120,7 @@ def written_of(kind: str, name: object, *, key: str, shipped: bool) -> str | Non
     Args:
         kind: a key of ``GROUPS``.
         name: as written there.
-        key: of the configuration.
+        key: key of the configuration.
         shipped: whether something of that kind and name is shipped.
 
     Raises:

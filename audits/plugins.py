@@ -194,9 +194,9 @@ def load(kind: str, name: object, *, key: str) -> tuple[Plugin, ...]:
     """Load the plug-in that a configuration names, and add it to the registry.
 
     Args:
-        kind: of plug-in, see ``plugin_origins.GROUPS``.
+        kind: kind of plug-in, see ``plugin_origins.GROUPS``.
         name: "package.module:OBJECT", or the name of an entry point.
-        key: of the configuration, or an option.
+        key: key of the configuration, or an option.
 
     Returns:
         The plug-in, and those that it includes; for figures, one per figure; empty if the name is

@@ -76,7 +76,7 @@ class AuditResult:
 
     Args:
         report: the content of ``report.json``.
-        verdict: of the audit.
+        verdict: verdict of the audit.
         files: the written files by format.
         folder: the run folder with report, recording, truth and checkpoint; for a recording made
             elsewhere only the report.
@@ -117,7 +117,7 @@ class AuditResult:
         Args:
             directory: a new or empty folder; or the run folder itself, to which further formats of
                 the report are added.
-            formats: of the report's files beside ``report.json``: html, sarif, junit, md.
+            formats: formats of the report's files beside ``report.json``: html, sarif, junit, md.
 
         Returns:
             The files of the report by format.
@@ -155,7 +155,7 @@ class AttackResult:
     Args:
         findings: as ``report.json`` has them, in the order of adversaries, then of attacks.
         undecided: sentences that say why they do not allow a verdict; empty if they do.
-        seed: of the recorded run, and of all draws of the attacks.
+        seed: seed of the recorded run, and of all draws of the attacks.
     """
 
     findings: tuple[Mapping[str, Any], ...] = field(repr=False)

@@ -46,8 +46,8 @@ class DataFacts:
     """The data of a run as a report states them.
 
     Args:
-        name: of the data set.
-        fingerprint: of the whole data set.
+        name: name of the data set.
+        fingerprint: fingerprint of the whole data set.
         clients, items, examples: how many there are.
         train: examples that clients train on.
         test: examples that the utility is measured on.
@@ -136,7 +136,7 @@ class Check:
     """Outcome of a property that a configuration was checked for.
 
     Args:
-        name: of the property.
+        name: name of the property.
         holds: whether it does; None where nothing could be tested.
         text: the outcome in words.
         facts: what else is known, as JSON values.
@@ -175,7 +175,7 @@ class Statement:
     """What was audited, in the words of a report.
 
     Args:
-        name: of the algorithm, and where it was published.
+        name: name of the algorithm, and where it was published.
         stays: what never leaves a client.
         leaves: what does.
         remark: what a reader must not misunderstand; None if there is nothing.
@@ -193,7 +193,7 @@ class Wanted(NamedTuple):
     Attributes:
         data: settings of ``[data]``.
         algorithm: settings of ``[algorithm]``.
-        seed: of the run.
+        seed: seed of the run.
         data_dir: where data sets lie.
         cohort: who takes part in a round.
     """

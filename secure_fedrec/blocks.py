@@ -19,7 +19,7 @@ from secure_fedrec.fixedpoint import FixedPoint
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 
 TABLE = "table"
-"""Name of the one block of an algorithm that names none."""
+"""Name of the single block of an algorithm that does not name its blocks."""
 
 
 _RING = FixedPoint()
@@ -44,12 +44,12 @@ class BlockShape:
         name: letters, digits, "-" and "_".
         kind: what its rows are.
         size: rows of its table; of a flat block its values.
-        width: values per row; of a flat block those of the rows it is cut into, if it is alone.
+        width: values per row; for a flat block that is the only one, values per row it is cut into.
         fraction_bits: binary digits of its values; None for as many as the ring has.
         clip: largest magnitude of a value; None for the ring's.
 
     Raises:
-        WireError: the name is none.
+        WireError: the name has other characters.
         ConfigError: a size below 1.
     """
 
@@ -72,11 +72,11 @@ class Place:
     """Where a block lies in the table of a layout; public.
 
     Args:
-        shape: of the block.
+        shape: shape of the block.
         first: its first row.
         rows: how many it has there.
         width: values of its rows that count; behind them are zeros.
-        codec: of its values.
+        codec: codec of its values.
     """
 
     shape: BlockShape
@@ -115,7 +115,8 @@ class BlockLayout:
         codec: the ring, and how values are encoded where a block says nothing else.
 
     Raises:
-        ConfigError: no block, two of one name, or a codec that the ring has no room for.
+        ConfigError: there are no blocks, two have the same name, or a codec does not fit into the
+            ring.
     """
 
     __slots__ = ("codec", "places", "rows", "width")
@@ -146,7 +147,7 @@ class BlockLayout:
         """Where a block lies.
 
         Raises:
-            WireError: there is none of that name.
+            WireError: no block has that name.
         """
         if name not in self.places:
             raise WireError(f"no block {name!r}: there are {', '.join(self.places)}")
@@ -160,7 +161,7 @@ class BlockLayout:
         """Check that a sum of so many values cannot wrap, block by block.
 
         Raises:
-            SumBudgetError: it could.
+            SumBudgetError: the sum could wrap.
         """
         for place in self.places.values():
             place.codec.require_budget(terms)

@@ -44,7 +44,7 @@ class FixedPoint(Settings, section="ring"):
         clip: largest magnitude a single value may have (same unit as the values).
         beyond: what becomes of a finite value beyond ``clip`` that a client is to upload: "refuse"
             ends the round (on a host of its own the client's part), "clip" puts ``clip`` in its
-            place, with its sign, and counts it. What is lossless is so up to such values.
+            place, with its sign, and counts it. Claims that a sum is lossless exclude such values.
 
     Raises:
         ConfigError: a field is out of range, or ``clip * 2^fraction_bits`` exceeds 2^51, beyond
@@ -210,7 +210,7 @@ class FixedPoint(Settings, section="ring"):
 
         Args:
             ring: ring words of any shape.
-            spent: whether nobody reads the words again: reals may then take their memory.
+            spent: whether the words are not read again, so that the reals may take their memory.
         """
         if not spent or ring.dtype.itemsize != 8 or not ring.ndim:
             return np.asarray(self.to_integers(ring) * self.resolution, dtype=np.float64)

@@ -1,4 +1,4 @@
-"""Imported first by what needs PyTorch: who lacks it is told the extra that brings it."""
+"""Modules that need PyTorch import this one first: its error names the extra to install."""
 
 from secure_fedrec.errors import require_installed
 

@@ -1,4 +1,4 @@
-"""Traits: what everybody knows of uploads and sums, whatever layers and algorithm made them.
+"""Traits: what is public about uploads and sums, whatever layers and algorithm made them.
 
 Every layer states how it changes them, every algorithm what its rows are, and both travel in the
 public knowledge of a transcript. Attacks reason from traits alone: the name of a layer tells them
@@ -26,14 +26,14 @@ TRAITS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "form": ("factorized", "scored", "change", "vectors", "other"),
     }
 )
-"""Values of the traits that are one of a few, by name."""
+"""Allowed values of the traits that have a fixed list of them, by name."""
 
 
 def _require_known(stated: Any) -> None:
     for each in fields(stated):
         value, allowed = getattr(stated, each.name), TRAITS.get(each.name)
         if allowed is not None and value is not None and value not in allowed:
-            raise ConfigError(f"traits.{each.name}", value, "is no such trait", allowed)
+            raise ConfigError(f"traits.{each.name}", value, "is not a value of this trait", allowed)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

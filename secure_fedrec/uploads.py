@@ -1,4 +1,4 @@
-"""What a client gives out, and what comes back: columnar blocks.
+"""Columnar blocks: what clients upload and what they are sent.
 
 One block holds a whole batch of parties (a device sends a batch of one). A block declares how it
 may be combined: rows are summed, vectors of a set are collected without order or owner. Blocks are
@@ -183,7 +183,7 @@ class PeerBlock:
 
     Args:
         senders: int64[M].
-        receivers: int64[M], nobody to itself and no pair twice.
+        receivers: int64[M]; a client does not send to itself, nor twice to the same receiver.
         block: the rows, float64 before encoding and after decoding.
 
     Raises:
@@ -203,7 +203,7 @@ class PeerBlock:
                 raise WireError(f"{len(ends)} {name} for {len(self.block)} segments")
         pairs = np.unique(np.stack([self.senders, self.receivers]), axis=1)
         if pairs.shape[1] < len(self.block) or np.any(self.senders == self.receivers):
-            raise WireError("a client gives to others only, and to each of them once")
+            raise WireError("a client sends rows to other clients only, and to each of them once")
 
 
 Block: TypeAlias = RowBlock | SetBlock | DenseBlock
@@ -220,7 +220,8 @@ class Upload:
         bags: float64 vectors by name of the bag, one segment per client; they are collected.
 
     Raises:
-        WireError: no block, a name that is none, or a block or bag of other clients.
+        WireError: there are no blocks, a name is not allowed, or a block or bag belongs to other
+            clients.
     """
 
     clients: IntArray

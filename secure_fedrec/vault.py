@@ -45,7 +45,7 @@ class Rated:
 
 
 class Vault:
-    """Private state of named clients, held columnar: of one, or of all of a simulation.
+    """Private state of named clients in columns: of one client, or of all clients of a simulation.
 
     A client has the same number alone as among thousands, and everything is asked for by it. A
     federation on ratings is made by calling the class; one on examples of any other kind by
@@ -200,7 +200,7 @@ class Vault:
         """Add a private table with any number of rows per client.
 
         Args:
-            name: of the table.
+            name: name of the table.
             indptr: int64[n + 1]; client c owns rows ``indptr[c]:indptr[c + 1]``.
             values: float64[N, ...].
 

@@ -38,7 +38,7 @@ def fits_by_set(sent: RowBlock, heard: RowBlock, n_items: int, ratio: float) -> 
     Args:
         sent: B uploads under names.
         heard: K messages without.
-        n_items: of the catalogue.
+        n_items: number of items of the catalogue.
         ratio: virtual rows per rated one, or NaN if sizes follow no rule.
     """
     sets = (ItemSets(indptr=e.indptr, items=e.rows, n_items=n_items) for e in (sent, heard))

@@ -220,7 +220,7 @@ def vector_along(
         public: float64[N, d], V.
         width: values of the vector that count, the first ones.
         levels: the rating scale, which r lies within; of none, directions alone are told.
-        unit: of the ring.
+        unit: unit of the ring.
         needed: bits that the fit has to hold.
         formed: whether the rows are known to be of that form, so that the longest alone tells the
             direction, which the others have to share.

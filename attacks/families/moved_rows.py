@@ -229,7 +229,7 @@ def sides(view: View, round_: int, changes: FloatArray, needed: float) -> IntArr
     None if the network has more layers or units than the search tries.
 
     Args:
-        view: of an algorithm with named parameters, and the public table of the round.
+        view: view of an algorithm with named parameters, and the public table of the round.
         round_: whose table the clients started from.
         changes: float64[K, d], of one example each.
         needed: bits that a line has to hold beyond the choice among all lines.

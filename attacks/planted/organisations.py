@@ -37,7 +37,7 @@ class PlantedOrganisations(PlantedSum):
     Args:
         attributes: K.
         members: number of members of each kind per organisation.
-        rounds: of a run.
+        rounds: rounds of a run.
     """
 
     def __init__(self, *, attributes: int, members: int, rounds: int) -> None:
@@ -143,7 +143,7 @@ def plant_organisations(
         bag_layers: settings by layer name, over the bags.
         attributes: number of attributes of records.
         evenness: of one organisation's records over them: the less, the fewer it has records of.
-        seed: of data and training.
+        seed: seed of data and training.
     """
     rng = np.random.default_rng(seed)
     algorithm = PlantedOrganisations(attributes=attributes, members=_MEMBERS, rounds=_ROUNDS)

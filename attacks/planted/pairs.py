@@ -80,7 +80,7 @@ def plant_pairs(*, seed: int = 20190520) -> tuple[RecordedRun, GroundTruth]:
     """Run and record it.
 
     Args:
-        seed: of the rows.
+        seed: seed of the rows.
     """
     rng = np.random.default_rng(seed)
     common = _ITEMS - _RARE

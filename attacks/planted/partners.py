@@ -32,7 +32,7 @@ class PlantedPartners(PlantedSum):
     Args:
         listed: bool[n, m], which organisation has which item.
         vectors: float64[n, m, d], the vectors that they give.
-        rounds: of a run.
+        rounds: rounds of a run.
     """
 
     listed: BoolArray
@@ -79,7 +79,7 @@ def plant_partners(*, told: bool = True, seed: int = 20230617) -> tuple[Recorded
 
     Args:
         told: whether vectors follow sales; else they are noise.
-        seed: of sales, items and noise.
+        seed: seed of sales, items and noise.
     """
     rng = np.random.default_rng(seed)
     listed = np.zeros((_CLIENTS, _ITEMS), dtype=bool)
@@ -103,7 +103,7 @@ def plant_partner_users(
 
     Args:
         told: whether they are; else they are noise.
-        seed: of users, choices and noise.
+        seed: seed of users, choices and noise.
     """
     rng = np.random.default_rng(seed)
     people = _CLIENTS * _USERS

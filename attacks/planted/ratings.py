@@ -36,7 +36,7 @@ def plant_ratings(name: str) -> tuple[RecordedRun, GroundTruth]:
     and ``ratings``.
 
     Args:
-        name: of its table in ``ratings.toml``, which names rounds, layers and recorded rounds.
+        name: name of its table in ``ratings.toml``, which names rounds, layers and recorded rounds.
     """
     planted = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))[name]
     data = SyntheticConfig(clients=CLIENTS, items=150, mean_ratings=15.0, seed=20210202)
@@ -78,9 +78,9 @@ def hidden_but(transcript: Transcript, clear: frozenset[int], *, seed: int = 0) 
     """The same recording under masks, which some clients omit.
 
     Args:
-        transcript: of uploads in the clear, in memory.
+        transcript: transcript of uploads in the clear, in memory.
         clear: the clients that upload in clear.
-        seed: of the masks.
+        seed: seed of the masks.
     """
     source, copy, public = transcript._store, BlockStore(None), transcript.public
     codec, rng = FixedPoint(**public["ring"]), np.random.default_rng(seed)

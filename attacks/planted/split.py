@@ -52,7 +52,7 @@ class PlantedSplit:
     Args:
         items: m.
         classes: number of classes.
-        rounds: of a run.
+        rounds: rounds of a run.
     """
 
     def __init__(self, *, items: int, classes: int, rounds: int) -> None:
@@ -176,8 +176,8 @@ def plant_split(
             negatives (class 0).
         layers: settings by layer name; none leaves uploads in the clear.
         payload_rounds: rounds to record; in the first, all private vectors are zero.
-        rounds: of training.
-        seed: of data and training.
+        rounds: rounds of training.
+        seed: seed of data and training.
     """
     rng = np.random.default_rng(seed)
     groups = rng.integers(0, 2, _CLIENTS)

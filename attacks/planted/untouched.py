@@ -38,7 +38,7 @@ class PlantedUntouched(PlantedSum):
     Args:
         items: rows of the table.
         kept_out: items from which a client's negatives are never drawn.
-        rounds: of a run.
+        rounds: rounds of a run.
     """
 
     width = 4
@@ -94,9 +94,9 @@ def plant_untouched(
     """Run and record it.
 
     Args:
-        protocol: of the evaluation, which says what negatives are drawn from.
-        rounds: of training.
-        seed: of data, split and draws.
+        protocol: protocol of the evaluation, which says what negatives are drawn from.
+        rounds: rounds of training.
+        seed: seed of data, split and draws.
     """
     data = SyntheticConfig(clients=_CLIENTS, items=_ITEMS, mean_ratings=_RATINGS, seed=seed)
     case = ranking_case(generate(data), protocol=protocol, seed=seed, negatives=1)

@@ -78,9 +78,9 @@ def play(
         hides: "values", "owners" or "contribution", see ``Stand``.
         seed: of worlds, coins and streams; what a layer takes from the system differs each time.
         trials: how often.
-        clients: of a trial.
+        clients: clients of a trial.
         items: rows of its table.
-        rounds: of its run.
+        rounds: rounds of its run.
         cohort: clients of a round; all, if None.
         in_bag: whether clients give their ratings to a bag instead of a sum.
 
@@ -173,7 +173,7 @@ class PlantedRatings(PlantedSum):
 
     Args:
         items: rows of the table.
-        rounds: of a run.
+        rounds: rounds of a run.
         in_bag: whether clients give all ratings to a bag, and an empty row to the sum.
     """
 

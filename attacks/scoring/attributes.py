@@ -98,7 +98,7 @@ def score_attributes(people: People, *, seed: int) -> Scored:
 
     Args:
         people: features, truth and ceiling.
-        seed: of folds, bootstrap and null control.
+        seed: seed of folds, bootstrap and null control.
 
     Raises:
         ValueError: a feature is not finite.
@@ -139,7 +139,7 @@ class _Told(NamedTuple):
     Attributes:
         kept: int64[N'], the people whose class is known and not rare.
         labels: int64[N'], their classes, numbered from 0.
-        auc: of the features.
+        auc: AUC of the features.
         ceiling: AUC of the true data.
     """
 
@@ -214,7 +214,7 @@ def cross_validated_scores(features: FloatArray, classes: IntArray, *, seed: int
     Args:
         features: float64[N, F].
         classes: int64[N], 0 to C - 1.
-        seed: of the folds.
+        seed: seed of the folds.
 
     Returns:
         float64[N, C].

@@ -32,11 +32,11 @@ def beside_sums(
     """Mean value of claims for their own truth, ``_chance`` for all others', ``_lift`` over it.
 
     Args:
-        name: of the figure.
+        name: name of the figure.
         to_own: float64[B], each claim against its own truth.
         sums: float64[B], over all truths.
         size: number of truths.
-        seed: of the bootstrap.
+        seed: seed of the bootstrap.
         span: length of the interval that values lie in.
         sign: -1 where a low value is the better claim.
     """
@@ -79,7 +79,7 @@ def hit_interval(odds: FloatArray, *, seed: int) -> Interval:
 
     Args:
         odds: float64[B] in [0, 1], the odds of each client's guess to be right.
-        seed: of the bootstrap.
+        seed: seed of the bootstrap.
     """
     if np.isin(odds, (0.0, 1.0)).all():
         return share_interval(int(odds.sum()), len(odds))

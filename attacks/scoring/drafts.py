@@ -140,8 +140,8 @@ def score_drafts(matches: Matches, *, prefix: str, seed: int) -> Scored:
 
     Args:
         matches: members beside their closest drafts.
-        prefix: of the figures' names.
-        seed: of the bootstrap and of the null control.
+        prefix: prefix of the figures' names.
+        seed: seed of the bootstrap and of the null control.
     """
     clients, holders = matches.clients, matches.holders
     disclosed = matches.disclosed.astype(np.float64)
@@ -179,7 +179,7 @@ def score_disclosed(matches: Matches, attributes: Mapping[str, IntArray], *, see
     Args:
         matches: members beside their closest drafts.
         attributes: name -> int64[M], class of every member of every client; -1 where unknown.
-        seed: of folds, bootstrap and null control.
+        seed: seed of folds, bootstrap and null control.
 
     Returns:
         ``disclosed_attribute_auc`` and its interval, None where too few members are disclosed.

@@ -153,7 +153,7 @@ class Level(NamedTuple):
     """How sure a figure has to be.
 
     Attributes:
-        seed: of the bootstrap.
+        seed: seed of the bootstrap.
         tried: rounds of which the worst is reported.
         judged: pairs of attack and adversary in the audit.
     """

@@ -31,7 +31,7 @@ class Raised:
     """An error that an attack raised.
 
     Args:
-        type: of the exception.
+        type: type of the exception.
         message: its own.
         where: "package/module.py:12", the last line of the attack that was reached, or else the
             line that raised the error.
@@ -136,7 +136,7 @@ def evaluate(
         adversary: the adversary whose view it gets.
         transcript: the recorded run.
         truth: opened only after the attack has made its claims.
-        seed: of the bootstrap and of the null control.
+        seed: seed of the bootstrap and of the null control.
         judged: pairs of attack and adversary in the audit.
     """
     truth = truth.as_trained(transcript.public.get("rating_levels"))
@@ -179,7 +179,7 @@ def tried(
         adversary: the adversary whose view it gets.
         transcript: the recorded run.
         truth: opened only after the attack has made its claims.
-        seed: of the bootstrap and of the null control.
+        seed: seed of the bootstrap and of the null control.
         judged: pairs of attack and adversary in the audit.
     """
     try:

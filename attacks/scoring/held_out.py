@@ -49,7 +49,7 @@ class HeldOutClaim(SecretClaim):
     """Scores of items that a client has not trained on but may choose.
 
     Args:
-        name: of the interests.
+        name: name of the interests.
         clients: int64[B].
         scores: [B, m], a grid or rows, higher means more likely.
         history: round count -> [B, m], scores had the adversary stopped after so many.

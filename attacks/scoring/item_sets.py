@@ -32,7 +32,7 @@ class ItemSets:
     Args:
         indptr: int64[B + 1], client c has ``items[indptr[c]:indptr[c + 1]]``.
         items: int32[K], ascending for each client.
-        n_items: of the catalogue, m.
+        n_items: number of items of the catalogue, m.
     """
 
     indptr: IntArray
@@ -201,7 +201,7 @@ def listed_rows(
         clients: int64[B], ascending.
         senders: int64[S], of each segment of the block, each one of ``clients``.
         block: N rows.
-        n_items: of the catalogue.
+        n_items: number of items of the catalogue.
 
     Returns:
         (sets of the clients, int64[N], place of each row's pair in them).

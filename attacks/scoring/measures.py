@@ -179,7 +179,7 @@ class Measure:
         secret: what becomes known where the figure is bad, "rated set" say: whoever documents one
             secret as a leak says nothing of another.
         key: in findings, gates and reports.
-        kind: of the claims that it judges.
+        kind: kind of the claims that it judges.
 
     Raises:
         ValueError: a record that does not say what it measures, without a rule for its severity, or

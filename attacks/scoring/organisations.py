@@ -56,9 +56,9 @@ class _Told(NamedTuple):
         figure: correlation, or area.
         prior: the figure without the vectors.
         null: the same with truths dealt to items, or persons, at random.
-        variance: of the figure by chance.
+        variance: variance of the figure by chance.
         size: items, or persons, judged.
-        auc: of items that sell; None where all do, or none.
+        auc: AUC of items that sell; None where all do, or none.
         sold: whether the adversary sells the items.
         members: users among the persons.
     """
@@ -78,7 +78,7 @@ class OrganisationClaim(SecretClaim):
     """The item vectors of organisations that were seen.
 
     Args:
-        name: of the secret.
+        name: name of the secret.
         clients: int64[T], the organisations.
         items: int64[k] of each.
         vectors: float64[k, d] of each, in the same order.
@@ -197,7 +197,7 @@ def _sales(
         counts: int64[k], true.
         known: int64[k], the adversary's sales.
         sold: bool[k], whether it has the item.
-        seed: of the null control.
+        seed: seed of the null control.
     """
     others = ~sold
     judged = others if others.sum() >= _FEWEST else sold

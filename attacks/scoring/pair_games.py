@@ -162,7 +162,7 @@ class _Leading(NamedTuple):
 
         Args:
             items: int[k], those of x.
-            total: of the sums of their pairs, x G x.
+            total: total of the sums of their pairs, x G x.
             weight: w; 0 for the sums as they are.
         """
         own, values = self.vectors[items], self.values

@@ -23,7 +23,7 @@ class LabelClaim(SecretClaim):
     """How likely each class is to be a client's own.
 
     Args:
-        name: of the classes.
+        name: name of the classes.
         clients: int64[B].
         scores: float64[B, C], the highest is the guess.
     """
@@ -68,7 +68,7 @@ class HistogramClaim(SecretClaim):
     """How a client's records are distributed.
 
     Args:
-        name: of the bins.
+        name: name of the bins.
         clients: int64[B].
         shares: float64[B, K], at least 0, of sum 1 for each client.
         activity: float64[B], grows with the number of records.

@@ -226,7 +226,7 @@ def public_ranking(game: CatalogueGame, popularity: FloatArray, seed: int) -> Pu
     Args:
         game: the attack's scores, against the sets; rankings are compared by their mean AUC.
         popularity: float64[m], everybody's sets that hold each item.
-        seed: of the halves.
+        seed: seed of the halves.
     """
     labels = game.labels
     # Attacks on the same clients share what depends on none of them; to hash is a fraction of it.

@@ -38,7 +38,7 @@ class Prior(NamedTuple):
     """The comparison value of a figure: what is reached without the view.
 
     Attributes:
-        key: of the figure.
+        key: key of the figure.
         words: how it is reached.
         about: its meaning; "For comparison: ..." by default.
         ceiling: whether it is what the best view could reach, instead of a chance level.

@@ -28,7 +28,7 @@ class SetClaim(SecretClaim):
     """How likely each element is to be in a client's set.
 
     Args:
-        name: of the elements.
+        name: name of the elements.
         clients: int64[B].
         scores: float64[B, C], higher means more likely.
         predicted: bool[B, C], the set as guessed outright; None if the attack only ranks.

@@ -123,7 +123,7 @@ class GroundTruth:
         """The same with ratings as the run trained on them, which attacks decode.
 
         Args:
-            levels: of the ratings, as its public knowledge has them; None where it has none.
+            levels: levels of the ratings, as its public knowledge has them; None where it has none.
         """
         if self.train is None or levels is None:
             return self
@@ -151,7 +151,7 @@ class Case(NamedTuple):
     Attributes:
         truth: about the run.
         corrupted: the adversary's own clients, which are not attacked.
-        seed: of bootstraps and null controls.
+        seed: seed of bootstraps and null controls.
     """
 
     truth: GroundTruth
@@ -166,7 +166,7 @@ class SecretClaim:
     The docstring of a class says what an array of its kind of secret holds.
 
     Args:
-        name: of the secret.
+        name: name of the secret.
         clients: int64[B], the clients that it is claimed of.
     """
 
@@ -187,7 +187,7 @@ class SecretClaim:
         Args:
             truth: the secret of every client.
             corrupted: the adversary's own clients; they are left out.
-            seed: of the bootstrap and of the null control.
+            seed: seed of the bootstrap and of the null control.
 
         Raises:
             InapplicableError: there is nothing to judge.

@@ -124,7 +124,7 @@ def _named(to_own: FloatArray, to_next: FloatArray, size: int, width: int) -> Pe
         to_own: float64[B], cosine of each claim to its client's vector.
         to_next: float64[B], to the closest other one.
         size: number of candidates.
-        width: of a vector.
+        width: width of a vector.
     """
     away, beside = (np.maximum(1.0 - each, _TIE) for each in (to_own, to_next))
     nearer = np.minimum(0.5 * np.log(away / beside), 0.0)  # cosines fall with squared distances

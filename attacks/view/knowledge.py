@@ -39,7 +39,7 @@ class Knowledge:
     """Stated traits; a property raises ``UnknownTraitError`` if its trait is not stated.
 
     Args:
-        stack: of the stack, by name; see ``Traits``.
+        stack: stack of the stack, by name; see ``Traits``.
         rows: of the rows that the algorithm's clients send; see ``RowTraits``.
     """
 

@@ -114,7 +114,7 @@ def readable(view: View, block: RowBlock) -> BoolArray:
     """Which messages under names can be read: by their words, where uploads are said to be hidden.
 
     Args:
-        view: of the uploads.
+        view: view of the uploads.
         block: their rows, with words.
     """
     if not Knowledge.of(view).says_hidden:

@@ -34,7 +34,7 @@ class JudgedConfig(Settings):
 
     Args:
         title: heading of the report.
-        seed: of all draws of attacks and intervals.
+        seed: seed of all draws of attacks and intervals.
         adversaries: who looks.
         attacks: names of the attacks that are tried for every adversary; ["all"] is all of them.
         gates: what must hold.
@@ -116,7 +116,7 @@ class RecordingConfig(JudgedConfig):
 
     Args:
         title: heading of the report.
-        seed: of all draws of attacks and intervals.
+        seed: seed of all draws of attacks and intervals.
         adversaries: who looks.
         attacks: names of the attacks that are tried for every adversary; ["all"] is all of them.
         gates: what must hold, for figures of attacks only: utility, exactness and epsilon are not

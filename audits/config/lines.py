@@ -15,7 +15,7 @@ def source_of(path: Path) -> dict[str, Any]:
     """What a report stores about an audit's configuration file.
 
     Args:
-        path: of a configuration that was read.
+        path: path of a configuration that was read.
 
     Returns:
         ``path``, relative to the working directory if the file is in it, else only its name;

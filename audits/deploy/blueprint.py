@@ -33,7 +33,7 @@ class Blueprint:
     Args:
         config: the resolved configuration, as JSON values.
         facts: what the algorithm needs to know about the data, as JSON values.
-        sizes: of the federation and of an upload.
+        sizes: sizes of the federation and of an upload.
         n_rows: rows of the shared table.
     """
 

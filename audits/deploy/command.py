@@ -181,7 +181,7 @@ def hosts(
         site: module that runs as a site's process.
         record: whether hosts record what they see.
         watch: how the hosts are watched; by default they are not.
-        options: of the coordinator.
+        options: options of the coordinator.
 
     Raises:
         HostError: a host does not start.
@@ -252,7 +252,7 @@ def server_alone(
         certificates: PEM file of its CA.
         record: whether the server records what it sees.
         watch: how it is watched; by default it is not.
-        options: of the coordinator.
+        options: options of the coordinator.
 
     Raises:
         HostError: the SuperLink is not reached, or not all sites are present in time.
@@ -280,7 +280,7 @@ def greet_all(
     """Greet hosts until all of them have answered.
 
     Args:
-        coordinator: of the server.
+        coordinator: coordinator of the server.
         watch: is told which hosts are missing.
         patience: seconds to wait.
         every: seconds between two looks.

@@ -72,7 +72,7 @@ def gathered(federation: Federation[Task], layout: Layout, out: Path) -> Recorde
 
     Args:
         federation: what was deployed.
-        layout: of the folders of all hosts.
+        layout: layout of the folders of all hosts.
         out: run folder, held with ``one_writer``.
 
     Raises:

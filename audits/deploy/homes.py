@@ -293,7 +293,7 @@ def open_host(agreement: Path, own: Path, **options: Any) -> Site | HelperSite:
     Args:
         agreement: folder of what all hosts are given.
         own: the host's folder.
-        options: of ``open_site``; a helper does not keep data, so it records nothing.
+        options: options of ``open_site``; a helper does not keep data, so it records nothing.
     """
     if (own / identity_name(Node(Role.CLIENT))).exists():
         return open_site(agreement, own, **options)
@@ -315,7 +315,7 @@ def open_coordinator(
         transport: reaches sites.
         record: whether it records what it sees.
         beacon: see ``open_site``.
-        options: of the ``Coordinator``.
+        options: options of the ``Coordinator``.
     """
     blueprint, agreed = load_agreement(layout.agreement)
     return Coordinator(

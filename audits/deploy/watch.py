@@ -25,7 +25,7 @@ class Watch:
 
     Args:
         log_format: of the sites that are started here.
-        metrics: of this process; None if neither it nor the sites keep metrics.
+        metrics: metrics of this process; None if neither it nor the sites keep metrics.
         bars: whether progress bars are shown.
     """
 

@@ -32,7 +32,7 @@ class Facts:
         unit: what a number counts or is measured in; "" for none.
         default: as JSON, ``REQUIRED`` or ``UNSET``.
         allowed: allowed values, in words; "" if any value of the type is allowed.
-        meaning: of the setting.
+        meaning: meaning of the setting.
         schema: the JSON Schema of a value, without the facts above.
     """
 
@@ -106,7 +106,7 @@ def plugged(kind: str, known: Iterable[str]) -> dict[str, Any]:
     """The schema of a name that may be a plug-in's.
 
     Args:
-        kind: of plug-in, see ``plugin_origins.GROUPS``.
+        kind: kind of plug-in, see ``plugin_origins.GROUPS``.
         known: the other names.
     """
     names = dict.fromkeys((*known, *(point.name for point in installed(kind))))

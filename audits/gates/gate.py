@@ -294,7 +294,7 @@ def judge(
 
     Args:
         gate: what must hold.
-        findings: of all attacks by all adversaries.
+        findings: findings of all attacks by all adversaries.
         utility: mean test errors by name.
         lossless: outcome of the twin comparison; None if it was not made.
         lossless_words: the words for it if it holds.

@@ -53,7 +53,7 @@ def applied(report: Report, policy: Policy) -> dict[str, Any]:
     """A report under a policy.
 
     Args:
-        report: of an audit; an earlier policy in it is removed first.
+        report: report of an audit; an earlier policy in it is removed first.
         policy: what to apply.
 
     Returns:
@@ -158,7 +158,7 @@ class _Excuses:
 
     Args:
         report: the report to be judged.
-        waivers: of its configuration.
+        waivers: waivers of its configuration.
         policy: has the day and the baseline.
     """
 

@@ -149,7 +149,7 @@ def objections_to(
     """All objections to a report.
 
     Args:
-        report: of an audit; its own verdict is not read.
+        report: report of an audit; its own verdict is not read.
         excuse: finds the excuse for a figure or an attack.
         fail_on: severities that fail; worse ones fail, too.
     """

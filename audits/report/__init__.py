@@ -76,7 +76,7 @@ def write_report(
     Args:
         report: a report as described by ``report_schema``.
         directory: where to write; made if missing.
-        formats: of ``WRITERS``.
+        formats: formats of ``WRITERS``.
 
     Returns:
         The paths of the files by format.

@@ -51,7 +51,7 @@ class Measured:
         transcript: its messages, as they were attacked.
         utility: over all folds, beside trivial rules.
         lossless: comparison with the plain twin; None if it was not made.
-        findings: of all attacks.
+        findings: findings of all attacks.
         controls: positive controls by attack.
         gates: judged gates.
         privacy: what the run cost, for each reader and noised layer.
@@ -158,7 +158,7 @@ def concluded(
     Args:
         report: all else.
         system: what was audited, in words.
-        rounds: of the whole run.
+        rounds: rounds of the whole run.
         denoisers: whether the federation has denoisers.
         worthless: the sentence that the model is no better than a trivial rule; None if it is
             better.

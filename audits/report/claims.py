@@ -36,7 +36,7 @@ def protection_json(
     Args:
         layers: settings by layer name, in order, over what is summed.
         prices: what the run cost in privacy.
-        adversaries: of the audit; each price names those to which it applies.
+        adversaries: adversaries of the audit; each price names those to which it applies.
         claim: what the stack promises over the algorithm; over PMF if left out.
         bags: settings by layer name over what is collected in bags, and what they promise; None
             where there are no bags.

@@ -44,7 +44,7 @@ def not_tried(report: Report, *, rounds: int, denoisers: bool) -> list[dict[str,
 
     Args:
         report: with its configuration and findings.
-        rounds: of the whole run.
+        rounds: rounds of the whole run.
         denoisers: whether the federation has denoisers.
 
     Returns:

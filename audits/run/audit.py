@@ -73,7 +73,7 @@ def audit(
         progress: whether to show progress bars on stderr.
         source: the configuration's file (``audits.config.lines``), for the report; None for none.
         policy: what else affects the verdict; waivers as of today if left out.
-        formats: of the report's files.
+        formats: formats of the report's files.
         tell: called with what is about to run; prints to standard error if left out.
 
     Raises:
@@ -272,7 +272,7 @@ def attack_all(
         truth: opened after the claims.
         adversaries: the adversaries whose views are attacked.
         attacks: their names.
-        seed: of all draws.
+        seed: seed of all draws.
         judged: number of pairs of attack and adversary that the limits of gains allow for, if more
             than run here.
         bars: whether to show progress.

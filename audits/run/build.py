@@ -78,7 +78,7 @@ class Federation(Generic[TaskT_co]):
 
         Args:
             fresh: algorithm and problem.
-            stack: of layers; None for the federation's.
+            stack: stack of layers; None for the federation's.
             others: further arguments of ``LocalEngine``.
         """
         stack = self.stack if stack is None else stack

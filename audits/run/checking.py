@@ -24,7 +24,7 @@ def watched(
 
     Args:
         config: what is checked.
-        n_clients: of the federation.
+        n_clients: number of clients of the federation.
         rounds: that are compared.
         bar: whether to draw a progress bar.
 

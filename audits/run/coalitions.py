@@ -19,7 +19,7 @@ def require_withstood(
     """Refuse adversaries outside a claim, and those that leave no client to attack.
 
     Args:
-        adversaries: of the audit.
+        adversaries: adversaries of the audit.
         claims: the coalitions that the parts of the stack withstand.
         n_clients: clients of the federation.
 

@@ -50,7 +50,7 @@ class Forecast:
     Args:
         seconds: of one core, by part.
         memory_gb: largest resident memory, in 10^9 bytes.
-        disk_gb: of the run folder.
+        disk_gb: disk space of the run folder.
         lowered: a line for each part of the work that is shared by fewer processes than wanted, for
             lack of memory.
         gates: what each gate can decide.

@@ -17,7 +17,7 @@ def recorded_truth(folder: Path, transcript: Transcript) -> tuple[AuditConfig, G
 
     Args:
         folder: run folder.
-        transcript: of the run.
+        transcript: transcript of the run.
 
     Raises:
         CheckpointError: the configuration was edited.

@@ -56,7 +56,7 @@ def audit_recording(
         progress: whether to show progress bars on stderr.
         source: the configuration's file (``audits.config.lines``), for the report; None for none.
         policy: what else affects the verdict; waivers as of today if left out.
-        formats: of the report's files.
+        formats: formats of the report's files.
         workers: processes that share the attacks.
 
     Raises:

@@ -18,7 +18,7 @@ class ReleaseJournal:
     """One line per round that was begun, in the order in which they were.
 
     Args:
-        folder: of the run.
+        folder: folder of the run.
     """
 
     def __init__(self, folder: Path) -> None:

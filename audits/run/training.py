@@ -143,7 +143,7 @@ def train_others(
     Finished folds are kept in ``folds.json`` and not trained again on resume.
 
     Args:
-        federation: of the recorded fold.
+        federation: federation of the recorded fold.
         dataset: with all folds.
         run: the recorded fold, trained.
         out: its folder, if any.

@@ -28,13 +28,13 @@ class TriedRemedy:
             gone, messages that are no longer sent), and adversaries that no longer see anything.
         outcome: of the audit under it ("pass", "fail", ...); "refused" where the configuration
             cannot be run with it.
-        reasons: of that verdict, or why it is refused.
+        reasons: reasons of that verdict, or why it is refused.
         gone: attacks and adversaries whose findings the report promised to remove, and that are
             gone.
         left: those whose findings remain.
         opened: attacks and adversaries that learned nothing before, and learn something now.
         unforeseen: what falls or leaks now although the report did not warn of it.
-        report: of the audit under it; None where it is refused.
+        report: report of the audit under it; None where it is refused.
     """
 
     change: str

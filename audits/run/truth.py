@@ -62,7 +62,7 @@ def ground_truth(
     Args:
         secrets: of the task.
         recorded: what the run recorded apart from the transcript.
-        name: of the data set.
+        name: name of the data set.
         seeded: whether clients drew from the run's seed, which adversaries may know.
         denoisers: client number of each denoiser.
 

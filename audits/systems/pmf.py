@@ -54,7 +54,7 @@ class RatingTask:
     """An algorithm on one fold of a rating table.
 
     Args:
-        settings: of the algorithm.
+        settings: settings of the algorithm.
         table: the whole data set.
         split: its training and test ratings.
         learner: the algorithm.
@@ -111,7 +111,7 @@ class Ratings:
         data: its settings.
         algorithm: settings of the algorithm.
         source: the ratings.
-        seed: of the split.
+        seed: seed of the split.
         learner: the algorithm.
     """
 

@@ -82,7 +82,7 @@ def next_biases(
 
     Args:
         public: the state that clients computed from; its table's last column is b.
-        aggregate: of the round.
+        aggregate: aggregate of the round.
         shrinkage: lambda_b, as a number of ratings.
         spread: s, the variance of ratings.
     """

@@ -103,7 +103,7 @@ class FederatedAveraging:
         config: hyper-parameters.
         organisations: the clients' sizes and the attributes of their items. A client reads its own
             part; records come from the vault (``Organisations.vault``).
-        release: of a client's change (Fednoise); None gives out the change itself.
+        release: release of a client's change (Fednoise); None gives out the change itself.
     """
 
     def __init__(

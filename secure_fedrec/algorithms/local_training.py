@@ -35,8 +35,8 @@ class TrainingDraws:
     """Seeds of one client's round.
 
     Args:
-        order: of the shuffling of the examples.
-        dropout: of everything that layers draw.
+        order: order of the shuffling of the examples.
+        dropout: dropout of everything that layers draw.
     """
 
     order: int

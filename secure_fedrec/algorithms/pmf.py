@@ -136,7 +136,7 @@ class PMFConfig(Settings, section="algorithm"):
             others: further settings, or others than the printed ones.
 
         Raises:
-            ConfigError: as the class.
+            ConfigError: as for the class.
         """
         return cls(**{**_PRINTED, **others})
 

@@ -44,7 +44,7 @@ class UserModels:
         """Check that the vaults are of these clients, and that every client can train.
 
         Args:
-            vault: of some of these clients, or all.
+            vault: vault of some of these clients, or all.
             validation: whether training needs validation records.
 
         Raises:

@@ -45,5 +45,5 @@ def unmasked(values: Any, what: str) -> npt.NDArray[Any]:
 
 
 def nobody() -> IntArray:
-    """int64[0], of clients."""
+    """An empty int64 array of client numbers."""
     return np.zeros(0, dtype=np.int64)

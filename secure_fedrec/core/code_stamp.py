@@ -1,4 +1,4 @@
-"""What the machine code of a loop follows from: a stamp, other for other code.
+"""A stamp of everything that decides the machine code of a loop: it differs if the code may differ.
 
 The code of a loop holds that of the loops it calls and the constants it names, wherever these
 stand, so that all of them are asked. What this process has imported is asked, not the files, which

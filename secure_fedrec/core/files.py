@@ -25,7 +25,7 @@ def replace_file(
 
     Args:
         path: destination.
-        content: of the file; or what is called with a function that writes a piece of it.
+        content: content of the file; or what is called with a function that writes a piece of it.
         private: for its owner alone, whatever the process's mask.
         durable: wait for the disk before the file gets its name.
 

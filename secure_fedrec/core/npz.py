@@ -28,10 +28,10 @@ class StoredArray:
     """An array in an npz file that was found sound, not read yet.
 
     Args:
-        path: of the file.
-        name: of the array.
-        shape: of the array.
-        dtype: of its values.
+        path: path of the file.
+        name: name of the array.
+        shape: shape of the array.
+        dtype: dtype of its values.
     """
 
     path: Path
@@ -73,7 +73,7 @@ def read_npz(path: Path, *, later: str | None = None, stored: bool = False) -> d
     """Read a whole npz file, checksums included.
 
     Args:
-        path: of the file.
+        path: path of the file.
         later: arrays whose names begin so are given as ``StoredArray``.
         stored: refuse what is compressed, so that no array is larger than the file.
 
@@ -151,7 +151,7 @@ class _Sink(io.RawIOBase):
 
 
 def _at_once(path: str, flags: int) -> int:
-    """Open a regular file; what is none is an ``OSError``, and a pipe is not waited for."""
+    """Open a regular file; any other kind raises ``OSError`` without waiting for a pipe."""
     opened = os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
     if not stat.S_ISREG(os.fstat(opened).st_mode):
         os.close(opened)

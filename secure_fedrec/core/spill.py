@@ -18,7 +18,7 @@ class Kept:
 
     Args:
         array: itself, or an empty one of its type where it lies in the file.
-        shape: of the array.
+        shape: shape of the array.
         place: byte of the file where it begins; None where it is in memory.
     """
 

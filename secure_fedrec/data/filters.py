@@ -47,7 +47,7 @@ def filtered(
             is left out of the one counts no more for the other, until both hold.
         sample_clients: how many clients are kept, drawn at random from what the others left; items
             that none of them rated stay.
-        seed: of the draw, at least 0.
+        seed: seed of the draw, at least 0.
 
     Raises:
         ConfigError: there are fewer clients than are to be drawn.

@@ -3,7 +3,7 @@
 Neural collaborative filtering learns from pairs that happened (1) and pairs that did not (0). The
 latter are sampled, once for the whole run: a client's negatives are drawn without replacement from
 all items outside its *training* interactions. Its held-out item is one of those that can be drawn.
-Leaving it out, as much published code does, would tell the model by omission what to recommend.
+Published code often leaves it out of the negatives; that would reveal the item to the model.
 """
 
 from dataclasses import dataclass, field
@@ -69,7 +69,7 @@ def sample_interactions(split: Split, *, negatives: int, seed: int) -> Interacti
         split: training ratings, and at most one test rating per client (``leave_one_out``).
         negatives: sampled per training interaction, at least 1; fewer where a client has too few
             other items.
-        seed: of the draws, at least 0.
+        seed: seed of the draws, at least 0.
 
     Returns:
         The examples; a function of the arguments, fixed for all numpy versions.

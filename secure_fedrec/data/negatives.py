@@ -81,13 +81,14 @@ def draw_negatives(
             distinct; some may be positives.
         n_items: m, at most 2^22.
         per_positive: negatives of a positive, at least 1; all there are where the pool has fewer.
-        stream: of the draws.
+        stream: stream of the draws.
         round: number of the round; the first of a training is 1.
         clients: int64[B], the lanes of the batch's clients.
 
     Raises:
         ConfigError: ``per_positive`` is below 1, or there are too many items.
-        ValueError: the arguments belong to different numbers of clients, or an item is none.
+        ValueError: the arguments belong to different numbers of clients, or an item number is out
+            of range.
     """
     if per_positive < 1:
         raise ConfigError("data.negatives", per_positive, "must be at least 1")
@@ -117,7 +118,7 @@ def draw_distinct(
         excluded: per client, ascending and distinct.
         n_items: m, at most 2^22.
         count: items of a client.
-        stream: of the draws.
+        stream: stream of the draws.
         clients: int64[B], the lanes.
 
     Returns:

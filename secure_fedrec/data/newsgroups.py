@@ -44,7 +44,7 @@ class NewsgroupsConfig(Settings, section="data"):
     Args:
         length: characters kept of a post: its subject, a line feed, its body.
         min_posts: posters with fewer posts are left out; at least 2, one to train and one to test.
-        seed: of the split of every poster's posts.
+        seed: seed of the split of every poster's posts.
 
     Raises:
         ConfigError: a field is out of range.

@@ -14,9 +14,9 @@ def refused(path: str | Path, problem: str, *kinds: type[Exception]) -> Iterator
     """Turn errors of some kinds into a ``DataError``.
 
     Args:
-        path: of the file.
+        path: path of the file.
         problem: what is wrong with it, as a clause; {} stands for the error.
-        kinds: of errors.
+        kinds: kinds of errors.
 
     Raises:
         DataError: one of them was raised.

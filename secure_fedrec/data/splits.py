@@ -87,7 +87,7 @@ def leave_one_out(
             latest rating; wins over the table's timestamps. Not read for clients with fewer than
             two ratings.
         choice: "latest" or "random", whatever is known; None as above.
-        seed: of the random choice, at least 0; not used where the latest rating is held out.
+        seed: seed of the random choice, at least 0; not used where the latest rating is held out.
 
     Returns:
         The split. A client with a single rating keeps it in train. Of several ratings in the same
@@ -131,7 +131,7 @@ def leave_two_out(
         first_seen: without times, count as a client's latest the item that occurs latest for the
             first time in the whole source, as those codes do. Otherwise, and where the table knows
             no order of its source, a random one. Not used where times or ``latest`` are known.
-        seed: of the random choices, at least 0.
+        seed: seed of the random choices, at least 0.
 
     Returns:
         The parts. A client with two interactions has no item for validation, one with fewer none

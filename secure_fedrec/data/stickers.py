@@ -34,14 +34,14 @@ class StickersConfig(Settings, section="data"):
 
     Args:
         users: number of users.
-        messages: of each user; 10 at least, so that every part of the split has some.
+        messages: messages of each user; 10 at least, so that every part of the split has some.
         topics: number of topics.
         rank: dimension of taste.
         tendency: spread of users' tendency to click.
         strength: spread of a user's taste over topics.
         base_rate: click rate of an average user on an average topic.
         length: characters kept of a message.
-        seed: of all draws.
+        seed: seed of all draws.
 
     Raises:
         ConfigError: a field is out of range.

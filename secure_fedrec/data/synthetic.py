@@ -51,7 +51,7 @@ class SyntheticConfig(Settings, section="data"):
             ``r ** -popularity_exponent``; 0 makes all items alike.
         activity_sigma: standard deviation of the logarithm of a client's number of ratings.
         noise: standard deviation of a rating around its expectation.
-        seed: of all draws.
+        seed: seed of all draws.
 
     Raises:
         ConfigError: a value is out of its range; the key is ``data.<field>``.

@@ -75,7 +75,7 @@ def read_records(
         path: the file.
         columns: what each column means, for messages.
         separator: text between two columns.
-        encoding: of the file.
+        encoding: encoding of the file.
         header: the exact first line, where the file has one.
         at_least: whether a line may hold more columns than named.
 

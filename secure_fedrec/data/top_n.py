@@ -22,7 +22,7 @@ class TopN(NamedTuple):
     """A prepared data set.
 
     Attributes:
-        table: interactions of clients with enough of them; items that anybody interacted with.
+        table: interactions of clients with enough of them; items with at least one interaction.
         latest: int64[n_clients], the last item of every client where its time is not in the table;
             None elsewhere. ``evaluation.protocols.ranking_case`` takes both.
     """

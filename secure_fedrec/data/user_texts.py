@@ -38,7 +38,7 @@ class UserTexts:
     """Labelled texts of users, sorted by user.
 
     Args:
-        name: of the data set.
+        name: name of the data set.
         classes: name of each class.
         user_labels: what each of the U users is called outside, in ascending order.
         users: int64[N], user of each text, ascending.
@@ -177,7 +177,7 @@ def split_by_user(users: IntArray, *, seed: int) -> IntArray:
 
     Args:
         users: int64[N], ascending.
-        seed: of the split, at least 0.
+        seed: seed of the split, at least 0.
 
     Returns:
         int64[N], codes in ``PARTS``; a function of (users, seed), fixed for all numpy versions.

@@ -159,7 +159,7 @@ def require_precise(nodes: Iterable[Any]) -> None:
     """Refuse losses any part of which was computed in less than float32, by autocast or a cast.
 
     Args:
-        nodes: of the autograd graph behind the losses.
+        nodes: nodes of the autograd graph behind the losses.
 
     Raises:
         ConfigError: names the operation.
@@ -183,7 +183,7 @@ def require_no_own_backward(nodes: Iterable[Any]) -> None:
     next.
 
     Args:
-        nodes: of the autograd graph behind the losses.
+        nodes: nodes of the autograd graph behind the losses.
 
     Raises:
         WithoutNormsError: names the function.

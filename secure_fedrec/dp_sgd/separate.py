@@ -66,8 +66,8 @@ def require_separate(name: str, batch: Batch, learn: Callable[[Batch, Tensor], L
     see, as statistics of the batch that are detached.
 
     Args:
-        name: of the model.
-        batch: of two examples or more.
+        name: name of the model.
+        batch: batch of two examples or more.
         learn: what the chosen rows (bool[n]) of a batch give, with the same random numbers always.
 
     Raises:
@@ -123,7 +123,7 @@ def require_no_batch_size(model: nn.Module, batch: Batch, find: Callable[[Batch]
 
     Args:
         model: whose training mode is kept.
-        batch: of one example or more.
+        batch: batch of one example or more.
         find: the losses of a batch.
 
     Raises:

@@ -55,7 +55,7 @@ def load_directory(path: Path, operator: bytes) -> Directory:
     """Read a directory.
 
     Args:
-        path: of the file.
+        path: path of the file.
         operator: 32 bytes, the public key that must have signed it.
 
     Raises:
@@ -80,7 +80,7 @@ def hand_in(cells: Sequence[bytes], address: Address, *, patience: float = _PATI
 
     Args:
         cells: all of one size.
-        address: of the node.
+        address: address of the node.
         patience: seconds to wait for it to be there, and for its answer.
 
     Raises:
@@ -172,7 +172,7 @@ class Mix:
         layer: of it.
         directory: keys and sizes.
         listen: where it takes cells in.
-        addresses: of the nodes of the next layer, by number.
+        addresses: addresses of the nodes of the next layer, by number.
 
     Attributes:
         inlet: where cells come in.

@@ -42,7 +42,7 @@ def read_checkpoint(path: Path, *, run_id: str, later: str | None = None) -> dic
     """Read the checkpoint at ``path``.
 
     Args:
-        path: of the checkpoint.
+        path: path of the checkpoint.
         run_id: digest of the configuration.
         later: arrays whose names begin so are given as ``core.npz.StoredArray``, to be read where
             they belong: private tables can be too large to be held twice.
@@ -71,7 +71,7 @@ def unless_damaged(path: Path | None) -> Iterator[None]:
     """Around what makes a state of what was read.
 
     Args:
-        path: of the file.
+        path: path of the file.
 
     Raises:
         CheckpointError: in the place of an error that says that an array is missing or misshapen.

@@ -328,7 +328,7 @@ def require_fits(algorithm: Algorithm, stack: Stack, n_rows: int) -> None:
     _require_blocks(algorithm, stack, n_rows)
     hidden = stack.collector.model_hidden_from
     if "server" in hidden and isinstance(algorithm, Addressed):
-        problem = "clients who keep the public state from the server are all sent all of it"
+        problem = "where clients keep the public state from the server, each is sent all of it"
         raise ConfigError("algorithm", type(algorithm).__name__, problem)
     _require_singles(algorithm, stack)
 

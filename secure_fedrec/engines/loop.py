@@ -89,7 +89,7 @@ class Protection:
         clients: their numbers.
         cohort: clients in a round, where a loop chooses some of them; by default all. Terms of an
             active server take all.
-        delta: of the price; with noise alone.
+        delta: delta of the price; with noise alone.
 
     Attributes:
         terms: as given.

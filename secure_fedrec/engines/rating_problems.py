@@ -69,7 +69,7 @@ def ranking_problem(
         negatives: items that each held-out one is ranked against, drawn once among those that the
             client has not rated; None takes them all.
         cutoff: K of HR@K and NDCG@K.
-        seed: of the negatives.
+        seed: seed of the negatives.
 
     Raises:
         ConfigError: a client has several held-out ratings, or fewer than one negative is asked for.
@@ -108,7 +108,7 @@ def held_out_ranks(
 
     Args:
         split: with at most one held-out rating per client.
-        scores: of a client for items, int32[k]: float64[k].
+        scores: scores of a client for items, int32[k]: float64[k].
         negatives: as of ``ranking_problem``.
         cutoff: likewise.
         seed: likewise.

@@ -51,7 +51,7 @@ def resampled(
     Args:
         n_clients: clients to draw from, and how many are drawn.
         draws: number of draws, at least 100.
-        seed: of the draws; they do not depend on the size of the blocks.
+        seed: seed of the draws; they do not depend on the size of the blocks.
         width: values that the caller makes of each draw, if more than one of a client.
         elements: bound of the draws of a block, and of the values made of them.
     """
@@ -127,8 +127,8 @@ def mean_interval(
 
     Args:
         values: float64[n_clients].
-        seed: of the bootstrap.
-        confidence: of the interval.
+        seed: seed of the bootstrap.
+        confidence: confidence of the interval.
         draws: bootstrap draws.
         span: length of the interval the values lie in (1 for an AUC, 2 for a difference).
 
@@ -158,8 +158,8 @@ def paired_interval(
             has none. Of several seeds a client counts once, with its mean: runs on the same clients
             are not new clients.
         other: of the same shape; row s is of the same split and draws as that of ``one``.
-        seed: of the bootstrap.
-        confidence: of the interval.
+        seed: seed of the bootstrap.
+        confidence: confidence of the interval.
         draws: bootstrap draws.
 
     Raises:

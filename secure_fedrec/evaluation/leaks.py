@@ -34,12 +34,12 @@ class Leak:
 
     Args:
         protocol: its name.
-        rounds: of training.
-        means: of every oracle, HR@K and NDCG@K over clients.
+        rounds: rounds of training.
+        means: means of every oracle, HR@K and NDCG@K over clients.
         over_chance: HR@K of the never-drawn oracle less that of the random one, clients paired;
             99.9 % interval, of the size and not for the verdict.
         probability: that a sound protocol draws as few test items, exactly.
-        figures: of every oracle, per client.
+        figures: figures of every oracle, per client.
     """
 
     protocol: str
@@ -82,9 +82,9 @@ def measured_leak(
 
     Args:
         case: what clients train on, and what is held out.
-        rounds: of training, at least 1.
-        stream: of the training draws.
-        seed: of the bootstrap.
+        rounds: rounds of training, at least 1.
+        stream: stream of the training draws.
+        seed: seed of the bootstrap.
         per_positive: negatives of a positive.
         present: who takes part in a round, as of ``drawn_items``.
         cutoff: K.

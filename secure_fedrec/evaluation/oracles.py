@@ -53,7 +53,7 @@ def rule_quality(
         item: int64[n], what is to be found; -1 where a client has none.
         negatives: int32[n, K], what it is ranked among; -1 at the end.
         scores: [m] for all clients alike, or [n, m].
-        cutoff: of the figures.
+        cutoff: cutoff of the figures.
     """
     rows = np.arange(len(item))
     each = np.broadcast_to(scores, (len(item), scores.shape[-1]))
@@ -78,8 +78,8 @@ def drawn_items(
 
     Args:
         case: what clients train on, and what is kept out.
-        rounds: of training.
-        stream: of the draws.
+        rounds: rounds of training.
+        stream: stream of the draws.
         per_positive: negatives of a positive; 0 where none is drawn.
         present: int64[P], ascending, who takes part in a round; None where everybody does.
     """
@@ -140,7 +140,7 @@ def warm_figures(case: RankingCase, figures: Mapping[str, FloatArray]) -> dict[s
 
     Args:
         case: the case.
-        figures: of test items, [n] by name.
+        figures: figures of test items, [n] by name.
 
     Returns:
         float64[n] by name, with ``warm_`` before it.

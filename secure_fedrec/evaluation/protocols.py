@@ -104,7 +104,7 @@ def ranking_case(
     Args:
         table: all interactions, already filtered.
         protocol: one of ``PROTOCOLS``.
-        seed: of the draws, at least 0.
+        seed: seed of the draws, at least 0.
         negatives: K, at least 1.
         latest: int64[n], the last item of every client where another source knows it.
 

@@ -148,7 +148,7 @@ def quality(figures: Mapping[str, FloatArray]) -> dict[str, float]:
     """Means over the clients that have a figure; a figure that nobody has is left out.
 
     Args:
-        figures: of ``client_figures``, all clients of a case.
+        figures: figures of ``client_figures``, all clients of a case.
 
     Returns:
         The means, and ``cold_test_items``: clients whose test item is in nobody's training set.
@@ -166,7 +166,7 @@ def chosen_round(qualities: Sequence[Mapping[str, float]], *, cutoff: int = 10) 
     """The round whose model is reported: chosen on validation items, whatever the test says.
 
     Args:
-        qualities: of ``quality``, one per round that may be chosen.
+        qualities: qualities of ``quality``, one per round that may be chosen.
         cutoff: K.
 
     Returns:

@@ -62,7 +62,7 @@ def compare_representations(
     Args:
         first: float64[U, d], U at least 10.
         second: float64[U, e].
-        seed: of resampling and controls.
+        seed: seed of resampling and controls.
         resamples: bootstrap samples of users; a pair of copies of one user does not count.
         controls: permutations, and sets of random vectors, that are tried.
 

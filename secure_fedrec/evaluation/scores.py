@@ -50,7 +50,7 @@ def score_quality(
         predicted: float64[N].
         actual: float64[N], N > 0, on ``levels``.
         levels: float64[L], ascending.
-        rule: of the accuracy; one of ``ACCURACY_RULES``.
+        rule: rule of the accuracy; one of ``ACCURACY_RULES``.
 
     Raises:
         ConfigError: there is no such rule.

@@ -31,7 +31,7 @@ class Segment:
 
     Args:
         name: as in ``model.named_parameters()``.
-        shape: of the parameter.
+        shape: shape of the parameter.
         start: first position.
         stop: position after the last.
     """

@@ -15,7 +15,7 @@ class Gap:
     Args:
         subject: the parameter or other object under test.
         problem: why it could not be tested, as a clause.
-        seed: of the trial, if the gap is due to one trial.
+        seed: seed of the trial, if the gap is due to one trial.
     """
 
     subject: str

@@ -2,7 +2,7 @@
 
 The library makes the same bytes in two ways, and which is faster depends on the processor. With
 AVX-512, OpenSSL's GCM uses the wide AES instructions, its counter mode does not and takes twice the
-time. Elsewhere GCM's hash, which nobody asked for, costs as much as the cipher, and counter mode
+time. Elsewhere GCM's hash, which is not needed here, costs as much as the cipher, and counter mode
 takes half the time of GCM. So before its first keystream a process times both, for about a
 millisecond; threads that begin at once may each do so.
 

@@ -1,4 +1,4 @@
-"""Which layers stack, and what each stack hides from whom.
+"""Which layers stack, and what each stack hides from which parties.
 
 Nothing is listed here but the layers that are shipped. What stacks follows from their roles and
 from what each requires and excludes; what a stack claims, from what its layers say of themselves.
@@ -83,7 +83,7 @@ BAG_STACKS = stacks_of(
         hides="nothing",
         assumes="nothing",
         lossless=True,
-        found="the server reads every vector and whose it is; a draft of one member is that "
+        found="the server reads every vector and its sender; a draft of one member is that "
         "member's representation",
     ),
     apart=(LOCAL_DP.name, BAG_ROUTING.name),
@@ -134,5 +134,5 @@ def require_bags_compatible(layers: tuple[str, ...]) -> Claim:
     """
     problem = "these layers do not stack over bags"
     if any(name in RECORDS and RECORDS[name].traits.uploads == "dense" for name in layers):
-        problem = "hides what is summed, and nothing in a bag is"
+        problem = "hides what is summed, and the vectors of a bag are not summed"
     return claim_of(layers, BAG_STACKS, "bag_protection", problem)

@@ -38,10 +38,10 @@ def build_stack(
 
     Args:
         layers: settings by layer name, in the order data passes them, over the rows.
-        sizes: of the federation.
+        sizes: sizes of the federation.
         codec: the ring.
         streams: the run's random streams.
-        bag_layers: likewise, over the bags; none sends vectors under names.
+        bag_layers: likewise, over the bags; without layers, vectors are sent under names.
 
     Raises:
         ConfigError: the layers do not stack, settings are of another layer, or one does not fit the

@@ -56,7 +56,7 @@ def to_parquet(directory: Path, out: Path) -> None:
     """Write a transcript in the Parquet form.
 
     Args:
-        directory: of the transcript.
+        directory: directory of the transcript.
         out: a new or empty folder.
 
     Raises:

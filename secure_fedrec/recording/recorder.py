@@ -183,7 +183,7 @@ class Recorder:
             values: arrays by name: NumPy arrays, PyTorch tensors or lists. Of the item table also a
                 pair of row numbers and rows, where not all are sent; it may be left out. None for a
                 message that the receiver cannot read, a masked or encrypted one.
-            weight: of the sender, where uploads are ``weighted``.
+            weight: weight of the sender, where uploads are ``weighted``.
             counts: int[N], how many clients are behind each row of the item table that is sent, of
                 an aggregate; None for one each.
 
@@ -567,7 +567,7 @@ class RecordedRound:
 
     Args:
         recorder: writes it.
-        number: of the round.
+        number: number of the round.
     """
 
     def __init__(self, recorder: Recorder, number: int) -> None:

@@ -79,7 +79,7 @@ class Recording:
         """Write transcript and truth.
 
         Args:
-            directory: of the transcript; a new or empty folder.
+            directory: directory of the transcript; a new or empty folder.
             truth: file of the truth, for its owner alone; None writes none.
 
         Raises:

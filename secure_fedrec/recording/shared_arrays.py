@@ -29,8 +29,8 @@ class Segment:
     """Where an array lies in the vector of parameters.
 
     Args:
-        name: of the array.
-        shape: of the array.
+        name: name of the array.
+        shape: shape of the array.
         start: first position.
         stop: position after the last.
     """
@@ -55,7 +55,7 @@ class SharedArrays:
     """What a message may hold.
 
     Args:
-        shapes: of all arrays that are exchanged, by name.
+        shapes: shapes of all arrays that are exchanged, by name.
         items: name of the array whose row i is item i; None where there is none.
         weighted: whether a client's changes are sent times its weight, with the weight behind them.
         ring: how values are written down.
@@ -110,7 +110,7 @@ class SharedArrays:
 
         Args:
             values: arrays by name; of the item table also a pair of row numbers and rows.
-            weight: of the sender.
+            weight: weight of the sender.
 
         Raises:
             MisfitError: an array is missing, unknown or of another shape.

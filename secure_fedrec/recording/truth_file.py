@@ -91,8 +91,8 @@ def rating_columns(
 
     Args:
         ratings: client, item and rating of each.
-        n_clients: of the federation.
-        n_items: of the catalogue; None takes those that occur.
+        n_clients: number of clients of the federation.
+        n_items: number of items of the catalogue; None takes those that occur.
         levels: what a rating may be; None takes those that occur.
 
     Raises:
@@ -163,7 +163,7 @@ def write_truth(path: Path, truth: TruthColumns, rounds: BlockStore) -> None:
     """Write a truth file.
 
     Args:
-        path: of the file.
+        path: path of the file.
         truth: secrets of the whole federation.
         rounds: secrets of rounds.
 

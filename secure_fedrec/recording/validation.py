@@ -73,8 +73,8 @@ class Contents(NamedTuple):
 
     Attributes:
         rounds: how many.
-        messages: of all rounds.
-        bytes: of its blocks.
+        messages: messages of all rounds.
+        bytes: bytes of its blocks.
     """
 
     rounds: int
@@ -86,7 +86,7 @@ def validate(directory: Path, *, truth: Path | None = None) -> Contents:
     """Check a transcript file by file.
 
     Args:
-        directory: of the transcript.
+        directory: directory of the transcript.
         truth: file of its truth, which has to fit it; None checks none.
 
     Returns:

@@ -1,4 +1,4 @@
-"""A recording that tells which messages there are, and none of them: who asks for one is caught."""
+"""A recording that lists its messages but raises an error if one is read."""
 
 from collections.abc import Iterator
 

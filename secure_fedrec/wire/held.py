@@ -13,13 +13,13 @@ _LIMIT = 256 * 2**20
 
 
 class HeldBlocks(BlockStore):
-    """The blocks of a folder that nobody writes to any more.
+    """The blocks of a folder that is no longer written to.
 
     An audit asks the same blocks again for every attack and adversary. Here the folder is listed
     once, and the blocks read last are kept, read-only, in a bounded memory.
 
     Args:
-        directory: of the recording.
+        directory: directory of the recording.
         limit: bytes of columns that are kept.
     """
 
@@ -75,6 +75,6 @@ def _size(columns: Columns) -> int:
 
 
 def held(store: BlockStore) -> BlockStore:
-    """The same blocks, for who reads a finished recording often."""
+    """The same blocks kept in memory, for repeated reading of a finished recording."""
     folder = store.directory
     return store if folder is None or isinstance(store, HeldBlocks) else HeldBlocks(folder)

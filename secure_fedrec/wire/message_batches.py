@@ -52,7 +52,7 @@ class Step(IntEnum):
     DENOISE = 3
     """Denoiser to server: sums of virtual rows less its own rows (FedRec++ eq. 9)."""
     AGGREGATE = 4
-    """Not sent: what the server holds after the round, as an adversary in its place would."""
+    """Not sent: what the server, and so an adversary in its place, holds after the round."""
     SHARE = 5
     """Client to denoiser, under its name: additive shares of all its rows, rated and virtual."""
     COUNTS = 6
@@ -62,7 +62,7 @@ class Step(IntEnum):
     PEER = 8
     """Client to client, under its name: rows that no sum takes in."""
     PART = 9
-    """Server to some clients: what of the public state only these are sent."""
+    """Server to some clients: parts of the public state that only these clients are sent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -85,7 +85,7 @@ class Parties:
 
     @classmethod
     def anonymous(cls, role: str, messages: int) -> "Parties":
-        """Somebody of that role, nobody knows who."""
+        """A party of that role whose identity is unknown."""
         return cls(role=role, ids=np.full(messages, NOBODY, dtype=np.int64))
 
 

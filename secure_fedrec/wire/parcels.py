@@ -1,4 +1,4 @@
-"""Bytes on their way: what parties of a protocol send each other in one stage, as they made it."""
+"""Bytes in transit: what parties of a protocol send each other in one stage, unchanged."""
 
 from dataclasses import dataclass, replace
 
@@ -16,7 +16,7 @@ class Parcels:
     Args:
         round: round of the run they are sent in, from 1.
         stage: name of the kind of message, in capitals, as its protocol names it.
-        step: what they are for; None where they carry nobody's rows.
+        step: what they are for; None where they do not carry rows.
         senders: who sent them, as the receivers see them.
         receivers: who is to get them.
         data: one message each.

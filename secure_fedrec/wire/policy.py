@@ -20,7 +20,7 @@ class Traffic:
     """Expected messages of one step in one round, for the projection of a recording's size.
 
     Args:
-        step: of the round.
+        step: step of the round.
         messages: with every client invited.
         rows: of all of them together.
         width: values per row.
@@ -48,7 +48,7 @@ class RecordingPolicy(Settings, section="recording"):
         payload_rounds: rounds (from 1) whose payloads are kept, and the public tables before and
             after each.
         payload_senders: client numbers whose payloads are kept in those rounds; without it, all.
-            Messages that arrive without a name keep their payloads whoever sent them.
+            Anonymous messages keep their payloads whichever client sent them.
         max_transcript_gb: a run whose recording would be larger is refused.
 
     Raises:

@@ -77,7 +77,7 @@ class BlockStore:
         write_npz(folder / f"{name}-{number:03d}.npz", columns)
 
     def scratch(self, round_: int, name: str) -> Path | None:
-        """A folder of the round in progress for what is not in its final form; None in memory."""
+        """A folder of the round in progress for unfinished data; None in memory."""
         if self.directory is None:
             return None
         return folder_of(self.directory, round_, sealed=False) / f"scratch-{name}"
@@ -221,7 +221,7 @@ class Recorder:
     def record_own(
         self, round_: int, clients: IntArray, own: Callable[[bool], RowBlock], beside: Columns
     ) -> None:
-        """Keep what clients put into the sum of a round, which each knows of itself alone.
+        """Keep what clients put into the sum of a round, which each client knows of itself only.
 
         ``own`` makes it, with ring words only where payloads of the round are kept; ``beside`` are
         further columns.
@@ -316,7 +316,7 @@ def part_of(kind: str) -> str:
 
 
 def round_number(name: str) -> int | None:
-    """The round whose folder has that name; None if it is no such name."""
+    """The round whose folder has that name; None if it is not the name of a round's folder."""
     number = int(name) if name.isascii() and name.isdigit() else 0
     return number if number > 0 and name == f"{number:06d}" else None
 

@@ -1,4 +1,4 @@
-"""The messages of one kind in one round, given back in an order that their senders had no part in.
+"""The messages of one kind in one round, in an order that does not depend on their senders.
 
 A simulator works through clients one after the other, and whatever is written as it comes tells who
 came when: row k of one file is of the sender of row k of another, and a block is of the clients

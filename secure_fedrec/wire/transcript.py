@@ -101,15 +101,15 @@ class Transcript:
         self.public = public
 
     def stating(self, public: Mapping[str, Any]) -> "Transcript":
-        """The same recording with other public knowledge: what if nobody had said this?"""
+        """The same recording with other public knowledge, e.g. with a fact left out."""
         return Transcript(self._store, public)
 
     def held(self) -> "Transcript":
-        """The same recording, finished and read often: what was read is kept in memory."""
+        """The same finished recording, for repeated reading: blocks stay in memory once read."""
         return Transcript(held(self._store), self.public)
 
     def closed(self) -> "Transcript":
-        """The same recording, of which nobody gets a message: ``MessageAskedError``."""
+        """The same recording without its messages: asking for one raises ``MessageAskedError``."""
         return Transcript(ClosedBlocks(self._store), self.public)
 
     @classmethod
@@ -223,7 +223,8 @@ class View:
         """The same view of one block: of all rows its own alone, numbered from 0, as wide as it is.
 
         Args:
-            kind: the first block of that kind is taken; None is the answer where there is none.
+            kind: the first block of that kind is taken; the result is None where there is no such
+                block.
 
         Raises:
             TranscriptError: the public knowledge names no blocks.
@@ -351,7 +352,7 @@ class View:
         """What the view holds of messages, as received and as read: by block if there are several.
 
         Args:
-            kind: of the messages.
+            kind: kind of the messages.
             whole: of all blocks, whatever the view holds.
         """
         blocks = self.public.get("blocks", ())
@@ -488,7 +489,7 @@ class View:
         return found if self.block is None else self.block.cut(found)
 
     def traffic(self, round_: int) -> dict[Step, tuple[IntArray, IntArray, IntArray]]:
-        """Per step: senders (or nobody), receivers and sizes of every message, for a network tap.
+        """Per step, senders where known, receivers and sizes of every message, for a network tap.
 
         Raises:
             TranscriptError: the adversary taps no network.

@@ -55,11 +55,11 @@ class Truth:
 
 
 class OwnUploads:
-    """The rows that corrupted clients put into the sums, virtual ones left out; nobody else's.
+    """The rows that corrupted clients put into the sums, without virtual and other clients' rows.
 
     Args:
-        truth: of the recorded run; read here and not kept, for attacks get at this.
-        clients: who is corrupted.
+        truth: truth of the recorded run; read here and not kept, for attacks get at this.
+        clients: the corrupted clients.
     """
 
     __slots__ = ("_tags", "_uploads", "clients")

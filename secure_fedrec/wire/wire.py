@@ -91,7 +91,7 @@ class Wire:
     def show(self, messages: Messages, *, origins: IntArray | None = None) -> None:
         """Record what receivers read in bytes that were carried to them (``send`` does both).
 
-        So too what a party holds after computing on what it received; neither costs anything.
+        It also records what a party holds after computing on what it received. Neither costs bytes.
         """
         if self._recorder is not None:
             self._recorder.record(messages, origins=origins)

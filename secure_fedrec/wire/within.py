@@ -1,7 +1,8 @@
 """Messages cut to one block: its own rows, numbered from 0, and no others.
 
 The blocks of an upload lie one below the other in one table (``secure_fedrec.blocks``), and so they
-do in messages. Which rows are whose is public, so whoever asks about one block reads that alone.
+do in messages. Which rows belong to which block is public, so an attack on one block reads its rows
+only.
 """
 
 from collections.abc import Mapping
@@ -23,9 +24,9 @@ class Within:
     Args:
         first: its first row.
         rows: how many there are.
-        size: of a flat block, how many values.
+        size: size of a flat block, how many values.
         width: values of each.
-        codec: of the values.
+        codec: codec of the values.
         only: of a flat block, which of its values are looked at; None for all.
     """
 

@@ -28,7 +28,7 @@ def unpack_words(data: bytes, rows: int, width: int, codec: FixedPoint) -> RingA
 
 
 def require_words(words: RingArray, codec: FixedPoint) -> None:
-    """Refuse what no element of the ring is.
+    """Refuse words outside the ring.
 
     Raises:
         WireError: a word lies outside the ring.

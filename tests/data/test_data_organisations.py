@@ -135,7 +135,7 @@ def test_numbers_beyond_the_client_are_refused(tiny: Organisations) -> None:
     beyond = Records(
         indptr=train.indptr, users=np.array([0, 1, 1]), items=train.items, scores=train.scores
     )
-    with pytest.raises(DataError, match="a user is not one of its client's"):
+    with pytest.raises(DataError, match="a user does not belong to its client"):
         replace(tiny, train=beyond)
 
 

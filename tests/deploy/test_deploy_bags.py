@@ -339,5 +339,5 @@ def test_vectors_are_noised_at_the_sites(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_these_rounds_are_not_recorded(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="who sent what came through mixes"):
+    with pytest.raises(ConfigError, match="senders of messages that came through mixes"):
         deployed(tmp_path, record=True)

@@ -228,7 +228,7 @@ def test_denoisers_sum_what_was_lost_again_for_the_same_clients_alone(tmp_path: 
 
 
 def test_these_rounds_are_not_recorded(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="who sent what came through mixes"):
+    with pytest.raises(ConfigError, match="senders of messages that came through mixes"):
         deployed(tmp_path, record=True)
 
 

@@ -208,7 +208,7 @@ def test_a_value_beyond_the_ring_is_not_sent() -> None:
 
 def test_nobody_gives_to_itself_or_twice_to_another() -> None:
     for senders, receivers in (([1], [1]), ([1, 1], [2, 2])):
-        with pytest.raises(WireError, match="to others only, and to each of them once"):
+        with pytest.raises(WireError, match="to other clients only, and to each of them once"):
             given(np.array(senders), np.array(receivers), np.zeros(len(senders)))
     with pytest.raises(WireError, match="2 receivers for 1 segments"):
         PeerBlock(

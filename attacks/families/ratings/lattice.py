@@ -131,7 +131,7 @@ def _decode_upload(
 
     Args:
         rows: less the pull of the regularization.
-        vectors: of their items.
+        vectors: vectors of their items.
         levels: the rating scale.
         biased: whether the client adds a mean of its own.
     """

@@ -24,7 +24,7 @@ class Parameter(NamedTuple):
 
     Attributes:
         name: as the model calls it.
-        shape: of its values.
+        shape: shape of its values.
         start: first position in the uploaded vector.
         stop: position after the last.
         by_input: whether a matrix lies in the vector input by input, not output by output.

@@ -108,7 +108,7 @@ def of_one(view: View, moved: Mapping[int, BoolArray], *, all_rated: bool) -> li
     of two numbers: the lower one, if the one left out is among its raters.
 
     Args:
-        view: of clients, which need not see the participants.
+        view: view of clients, which need not see the participants.
         moved: bool[m] by round, items that one of the others rated.
         all_rated: whether every participant sends a row of each rated item.
     """

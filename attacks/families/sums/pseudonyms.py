@@ -26,7 +26,7 @@ class Part(NamedTuple):
 
         Args:
             people: int64[G], which person each pseudonym is.
-            names: of people, if known.
+            names: names of people, if known.
         """
         found, width = self.found, self.sums.rows.shape[1]
         size = len(found.entries)

@@ -78,7 +78,7 @@ class TableStep(NamedTuple):
         """The sum of what this many other clients sent, for moved items only.
 
         Args:
-            raters: of every item, or float64[m].
+            raters: raters of every item, or float64[m].
 
         Returns:
             float64[m, d], and whether it is of ring words, as every sum is: bool[m].

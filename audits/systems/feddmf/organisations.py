@@ -112,7 +112,7 @@ class CutTask:
     """A form of FedDMF on organisations with common items.
 
     Args:
-        settings: of the algorithm.
+        settings: settings of the algorithm.
         table: the whole data set.
         data: the organisations.
     """

@@ -38,7 +38,7 @@ class SplitCase:
 
     Args:
         build: makes the model that holds the parameters of all these users.
-        loss: of one user on a batch of its examples.
+        loss: loss of one user on a batch of its examples.
         private: patterns of the names of private parameters.
         data: columns of each user's training examples.
         training: settings of local training.

@@ -40,7 +40,7 @@ class InteractionTask:
     """FURL on one split of a rating table.
 
     Args:
-        settings: of the algorithm.
+        settings: settings of the algorithm.
         table: the whole data set.
         interactions: its training part, with negatives, and the held-out items.
         negatives: how many were sampled per interaction.

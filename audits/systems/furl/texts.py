@@ -48,8 +48,8 @@ class TextTask:
     """FURL on one split of texts.
 
     Args:
-        settings: of the algorithm.
-        texts: of all users.
+        settings: settings of the algorithm.
+        texts: texts of all users.
     """
 
     def __init__(self, settings: DocumentSettings, texts: UserTexts) -> None:

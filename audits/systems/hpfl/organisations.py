@@ -87,7 +87,7 @@ class OrganisationTask:
     With the highest level as its ``gum.scale`` it trains on them as they are, as the paper does.
 
     Args:
-        settings: of the algorithm.
+        settings: settings of the algorithm.
         organisations: the data set.
         groups: "attributes.NAME" -> int64[users of all organisations], which attacks try to infer.
 

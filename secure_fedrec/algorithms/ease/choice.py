@@ -27,7 +27,7 @@ def kept_out(clients: IntArray, owned: Ragged, streams: Streams) -> IntArray:
     Args:
         clients: int64[B].
         owned: their items.
-        streams: of the run.
+        streams: streams of the run.
     """
     sizes = np.diff(owned.indptr)
     zeros = np.zeros(len(clients), dtype=np.int64)
@@ -55,7 +55,7 @@ class Contest:
         owned: their items, the kept out ones included.
         items: int64[B], kept out.
         n_items: m.
-        streams: of the run.
+        streams: streams of the run.
     """
 
     def __init__(

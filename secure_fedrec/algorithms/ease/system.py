@@ -59,7 +59,7 @@ class EASE:
 
     Args:
         config: settings.
-        n_clients: of the federation, which the shrinkage is a share of.
+        n_clients: number of clients of the federation, which the shrinkage is a share of.
         n_items: m.
 
     Raises:

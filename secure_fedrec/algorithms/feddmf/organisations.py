@@ -132,7 +132,7 @@ class DMFOrganisations:
                 organisation and the copy of its model that is trained; it may change that.
             round_: the round in progress.
             vault: holds their pairs.
-            streams: of the run.
+            streams: streams of the run.
 
         Raises:
             DivergedError: the loss of an organisation, or a parameter, is no longer a number.

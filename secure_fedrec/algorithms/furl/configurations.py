@@ -65,7 +65,7 @@ class ConfiguredDocument(DocumentShape):
         """The model with so many user vectors.
 
         Args:
-            classes: of the data.
+            classes: classes of the data.
             users: 1 on a device, all of them on a server or to judge a federation.
         """
         shape = {each.name: getattr(self, each.name) for each in fields(DocumentShape)}

@@ -41,7 +41,7 @@ class HPFLConfig(Settings, section="algorithm"):
             and keep attribute k if ``sqrt(r) <= Acc_k / max Acc``; nobody else learns the draw.
         quantile: of the accuracies, which attributes have to reach; 0 keeps every attribute with an
             accuracy above 0.
-        buckets: of the histogram that ``threshold`` is read from.
+        buckets: buckets of the histogram that ``threshold`` is read from.
         weight_unit: iterations times accuracy that make a weight of 1 in the sum. It cancels in
             eq. 3, and keeps the values of large organisations within the ring's clip.
         share_hidden: federate HM as well, by overall accuracy; the paper names KM and RM only.

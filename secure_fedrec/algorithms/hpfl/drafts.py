@@ -49,7 +49,7 @@ def cluster_centres(
     Args:
         points: float64[n, d].
         share: clusters per point, in (0, 1].
-        seed: of the starting points, below 2^32.
+        seed: seed of the starting points, below 2^32.
         seeding: how these are chosen, one of ``SEEDINGS``.
         least_members: centres of clusters with fewer members are left out.
 

@@ -27,7 +27,7 @@ class Selection:
     Args:
         threshold: p, by "quantile"; admitted is what exceeds it.
         draw: r, uniform in (0, 1), the client's own, by "stochastic".
-        seeds: of the clustering of users and of items.
+        seeds: seeds of the clustering of users and of items.
     """
 
     threshold: float

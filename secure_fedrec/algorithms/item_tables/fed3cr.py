@@ -144,7 +144,7 @@ class _Course(NamedTuple):
     """What is alike in all steps of a client.
 
     Attributes:
-        form: of the loss and of the transfer.
+        form: form of the loss and of the transfer.
         rates: step sizes, and the decay.
         user_rate: step size of the user vector.
         work: memory of the thread.

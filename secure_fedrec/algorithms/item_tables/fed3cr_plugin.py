@@ -63,7 +63,7 @@ class Enhancement(Settings, section="enhancement"):
         adaptive: whether phi makes a transfer matrix (ACE); else the consensus is used as it is.
         consistency: alpha, weight of L_con; 0 leaves it out.
         complementarity: beta, weight of L_com; 0 leaves it out.
-        layers: of phi.
+        layers: layers of phi.
         factor: the paper's length scale coefficient.
         scale: what it scales: the "width" of phi's hidden layers, in d, or the transfer "matrix".
         generator_rate: step size of phi.

@@ -78,7 +78,7 @@ class Rates(NamedTuple):
     Args:
         tables: of G and P_n.
         decay: their pull to 0.
-        generator: of phi.
+        generator: generator of phi.
     """
 
     tables: np.float32

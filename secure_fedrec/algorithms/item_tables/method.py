@@ -100,7 +100,7 @@ class ItemTableMethod(Protocol):
         """Train the batch's clients by one step, in place.
 
         Args:
-            models: of all clients, and of more than the batch's.
+            models: models of all clients, and of more than the batch's.
             batch: their examples.
             losses: float64[B] by place in ``models``; the batch's clients get their mean loss, as
                 it was before the step.
@@ -143,7 +143,7 @@ def as_told(config: Any, later: Collection[str]) -> dict[str, Any]:
     """Settings as JSON values.
 
     Args:
-        config: of a method, or of a part of it.
+        config: config of a method, or of a part of it.
         later: fields that came after the first studies; one that is as by default is left out, so
             that studies made before stay what they are.
     """

@@ -109,7 +109,7 @@ def score_all(
     """Logits of all items for every client, by its copy of an item's vector where it has one.
 
     Args:
-        models: of the clients.
+        models: models of the clients.
         blocks: float32[b, d, BLOCK], the public table, see ``in_blocks``.
         own: float32[d, BLOCK], scratch.
         work: scratch.

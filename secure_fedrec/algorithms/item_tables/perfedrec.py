@@ -20,7 +20,7 @@ class PerFedRecConfig(FedMFConfig, section="algorithm"):
     """Hyper-parameters, beside those of FedMF.
 
     Args:
-        clusters: of clients.
+        clusters: clusters of clients.
         of_all: share of the mean table.
         of_cluster: share of the cluster's.
 

@@ -39,7 +39,7 @@ def ranked_between_rounds(
         algorithm: made by ``ranked`` for the case.
         case: what is held out.
         public: as the server has it after a round.
-        vault: of the same training.
+        vault: vault of the same training.
 
     Returns:
         float64[n] by name, as ``client_figures``.

@@ -68,7 +68,7 @@ class SingleTables(ItemTables):
 
     Args:
         method: its model and its server.
-        n_clients: of the federation.
+        n_clients: number of clients of the federation.
         more: of ``ItemTables``.
 
     Raises:
@@ -175,8 +175,8 @@ def item_tables(method: ItemTableMethod, n_clients: int, **more: Any) -> ItemTab
     """A method as an algorithm, with the server that it takes.
 
     Args:
-        method: of the family.
-        n_clients: of the federation.
+        method: method of the family.
+        n_clients: number of clients of the federation.
         more: of ``ItemTables``.
     """
     if isinstance(method, MixingMethod):

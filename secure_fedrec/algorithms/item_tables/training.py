@@ -49,7 +49,7 @@ def train(
 
     Args:
         method: what is trained.
-        models: of the clients.
+        models: models of the clients.
         examples: theirs.
         clients: int64[B], their numbers, for what is refused.
         round_: number of the round, from 1.

@@ -2,7 +2,7 @@
 
 A file goes one way: ``source`` opens it, ``columns`` (or ``lists``, ``jsonlines``, ``parquet``)
 reads its columns, ``ids``, ``times`` and ``values`` make of their texts what a table holds,
-``faults`` explains, line by line, why a file is none, and ``table`` puts them together.
+``faults`` explains, line by line, why a file is not a table, and ``table`` puts them together.
 ``settings`` says how a file is to be read, ``shape`` finds out how its lines are made. What nobody
 has said ``guess`` takes from names (``kinds``) and from what stands in a column (``contents``),
 ``doubts`` asks what ratings are, and ``describe`` tells what is in a file.

@@ -30,7 +30,7 @@ class _Fitting(NamedTuple):
 def choose(
     path: Path, file: TextFile, what: str, free: Sequence[str], columns: Mapping[str, Contents]
 ) -> tuple[str | None, list[str]]:
-    """The column of a role, and what was taken or left with it and is no matter of course.
+    """The column of a role, and the decisions made with it that a user may not expect.
 
     Args:
         path: the file.
@@ -144,7 +144,7 @@ def _asked(
 
 
 def _seen(what: str, column: Contents) -> str:
-    """Some values; of a time those that are none."""
+    """Some values of a column; of a column of times, values that are not times."""
     return (column.odd_times if what == "time" else "") or column.examples
 
 

@@ -28,7 +28,7 @@ class Contents:
     """The texts of a column in the first rows of a file, blanks around them taken off.
 
     Args:
-        texts: of all these rows.
+        texts: texts of all these rows.
     """
 
     texts: Sequence[str]

@@ -55,16 +55,16 @@ class Seen:
 
     Args:
         file: settings that read it.
-        names: of its columns; None without a header.
+        names: names of its columns; None without a header.
         width: number of its columns.
         rows: how many count, one way or the other.
         left_out: how many do not, because something is missing in them.
         repeated: rows whose pair has a row before.
         levels: how often each rating occurs, ascending; None without ratings.
-        scale: of the ratings; None if they are on none.
+        scale: scale of the ratings; None if they are on none.
         remark: why not, and what is made of them.
         doubt: the refusal to decide what they are; None where that is clear.
-        taken: what else was not told and is no matter of course, as clauses.
+        taken: other decisions that were not stated and that a user may not expect, as clauses.
         table: what the settings make of it.
         tied: clients with several ratings at their latest time; None without times.
         left: what the usual filters leave.

@@ -33,7 +33,7 @@ def doubt_of(
     """The refusal to decide what the ratings of a file are; None where their values do.
 
     Args:
-        columns: of the file.
+        columns: columns of the file.
         exact: the different ratings, by the code of their texts.
         levels: how often each occurs.
     """

@@ -37,7 +37,7 @@ class Shape:
         file: its settings.
         separator: between two columns.
         width: number of columns.
-        names: of the columns, where the first line has them.
+        names: names of the columns, where the first line has them.
         wanted: what is read, and in which column (from 0) it is.
     """
 
@@ -75,7 +75,7 @@ def explain(path: Path, shape: Shape, clock: Clock) -> None:
 
     Args:
         path: the file.
-        shape: of its lines.
+        shape: shape of its lines.
         clock: that has read its times, as far as they could be.
 
     Raises:

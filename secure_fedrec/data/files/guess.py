@@ -37,9 +37,9 @@ class Guess:
 
     Args:
         file: the settings.
-        names: of its columns; None without a header.
+        names: names of its columns; None without a header.
         width: number of its columns.
-        taken: what was not told and is no matter of course, as sentences.
+        taken: decisions that were not stated and that a user may not expect, as sentences.
     """
 
     file: RatingsFile
@@ -55,7 +55,7 @@ class _Head:
     Args:
         path: the file.
         file: its settings, with separator and header where it has lines of columns.
-        names: of its columns; None without a header.
+        names: names of its columns; None without a header.
         rows: the first ones, of one width.
         ragged: all first lines, parted.
         gaps: texts that stand for nothing.

@@ -25,7 +25,7 @@ class Numbering:
 
     Args:
         labels: int64[n] or str[n], the id of each number.
-        numbers: of each id as text.
+        numbers: numbers of each id as text.
     """
 
     labels: Labels = field(repr=False)
@@ -47,7 +47,7 @@ def trim(columns: Columns, what: str, kind: str) -> Columns:
     In a column of whole numbers 7.0 is 7, unless ids are texts.
 
     Args:
-        columns: of a file.
+        columns: columns of a file.
         what: the column.
         kind: "auto", "number" or "text".
 

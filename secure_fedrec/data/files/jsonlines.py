@@ -47,7 +47,7 @@ def objects(path: Path, file: TextFile) -> Iterator[Mapping[str, Any]]:
     """The objects of a file, one after the other.
 
     Raises:
-        DataError: a line is none; names it.
+        DataError: a line is not an object; names it.
     """
     for line, text in enumerate(lines(path, file), start=1):
         try:
@@ -106,10 +106,10 @@ def read_json_lines(path: Path, file: TextFile, asked: Mapping[str, Column]) -> 
 
 
 def _explain(path: Path, file: TextFile, clock: Clock, named: str, rows: Iterator[Any]) -> None:
-    """Refuse the first time that is none.
+    """Refuse the first value that is not a time.
 
     Raises:
-        DataError: there is one.
+        DataError: such a value was found.
     """
     for (line, _), text in rows:
         if problem := clock.problem(text):

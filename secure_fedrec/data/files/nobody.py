@@ -35,7 +35,7 @@ def require_somebody(file: RatingsFile, columns: Columns) -> None:
 
     Args:
         file: settings; texts as ids are what they say.
-        columns: of the file.
+        columns: columns of the file.
 
     Raises:
         DataError: there is one; with the options that leave its rows out, or keep it.

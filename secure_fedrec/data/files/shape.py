@@ -126,9 +126,9 @@ def positions(
         path: the file.
         file: its settings.
         asked: what is read, and from which column.
-        names: of the columns, where they have any.
+        names: names of the columns, where they have any.
         width: number of columns.
-        line: of the header, or of the first row; None in a file without lines.
+        line: line of the header, or of the first row; None in a file without lines.
 
     Raises:
         DataError: there is no such column; names all of them.

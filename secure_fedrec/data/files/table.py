@@ -54,9 +54,9 @@ class _Rows:
     """Rows of a file that count, of pairs that occur once; ascending.
 
     Args:
-        columns: of the file.
+        columns: columns of the file.
         kept: int64[N], the row of each; or all.
-        scale: of the values.
+        scale: scale of the values.
         values: float64[N].
         times: int64[N], or None.
     """
@@ -124,7 +124,7 @@ def read_ratings(
     Args:
         file: settings of both.
         folder: what their paths are relative to.
-        name: of the table; by default that of the first file.
+        name: name of the table; by default that of the first file.
         test_path: file of the held-out ratings; its users and items are among those of the first.
 
     Returns:

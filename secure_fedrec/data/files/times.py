@@ -193,7 +193,7 @@ class Clock:
 
 
 def spelling_of(text: str) -> _Spelling | None:
-    """How a text is written that is a date, with or without a time of day; None if it is none."""
+    """How a date is written, with or without a time of day; None for a text that is not a date."""
     text = text.strip()
     least = 0 if text.isdigit() else GAP  # 10010203 is a number
     read = ((each, _read(each, text, None)) for each in _SPELLINGS)
@@ -270,9 +270,9 @@ def _read(spelling: _Spelling, text: str, order: str | None) -> int | None:
     """Microseconds since 1970; None if it is not written so, or there is no such day or time.
 
     Args:
-        spelling: of the date.
+        spelling: spelling of the date.
         text: the date.
-        order: of day and month where that is open; None for any that makes a date.
+        order: order of day and month where that is open; None for any that makes a date.
     """
     match = spelling.pattern.fullmatch(text)
     if match is None:

@@ -48,7 +48,7 @@ def assist2009_by_blocks(
     Args:
         folder: holds ``train.csv``, ``valid.csv``, ``test.csv`` and ``item.csv``.
         shares: of every user's answers, held out.
-        seed: of the split, at least 0.
+        seed: seed of the split, at least 0.
         clients: number of blocks, from 1 to the number of users.
 
     Returns:
@@ -88,7 +88,7 @@ def assist2009_sample(folder: Path, *, shares: SplitShares, seed: int) -> Organi
     Args:
         folder: holds ``hpfl-sample/train_<client>.json`` and ``hpfl-sample/test_<client>.json``.
         shares: only the share of validation is used.
-        seed: of the validation records, at least 0.
+        seed: seed of the validation records, at least 0.
 
     Returns:
         The organisations; scores 0 and 1, a single attribute.

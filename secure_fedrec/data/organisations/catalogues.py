@@ -9,7 +9,7 @@ from secure_fedrec.core.arrays import BoolArray, FloatArray
 
 
 class Catalogues(Protocol):
-    """What a learner has to know of organisations beside their records: their sizes and items."""
+    """Sizes and items of organisations, which a learner has to know beside their records."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -37,7 +37,7 @@ class OneCatalogue:
     """The sizes and items of one organisation; the others are of one user and one item each.
 
     Args:
-        client: whose they are; None for nobody's.
+        client: number of the organisation; None for none.
         n_clients: C.
         users: its users.
         items: bool[m, K], attributes of its items.

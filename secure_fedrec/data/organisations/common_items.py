@@ -1,9 +1,9 @@
 """Organisations with users of their own and items some of which others have too (FedDMF, Fig. 3).
 
-A table of interactions is cut both ways. A share of the items, drawn at random, is everybody's;
-each other item and each user belongs to one organisation. An organisation knows what its users did
-with the items that it has, its own and the common ones. What its users did with the items of others
-nobody has: it is the truth that predictions across organisations are judged by.
+A table of interactions is cut both ways. A share of the items, drawn at random, belongs to all
+organisations; each other item and each user belongs to one organisation. An organisation knows what
+its users did with the items that it has, its own and the common ones. What its users did with the
+items of other organisations is held out: predictions across organisations are judged by it.
 """
 
 from dataclasses import dataclass, replace
@@ -35,7 +35,7 @@ class CommonItemsConfig(Settings, section="data"):
         users: share of the users that are the first organisation's; None for equal parts. The
             others have equal parts of the rest.
         items: share of the items that are not common that are the first organisation's; likewise.
-        seed: of the draws.
+        seed: seed of the draws.
 
     Raises:
         ConfigError: a field is out of range.
@@ -50,12 +50,13 @@ class CommonItemsConfig(Settings, section="data"):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class CommonItems:
-    """Organisations and what is known where.
+    """Organisations, and the interactions that each of them knows.
 
     Args:
-        name: of the data.
+        name: name of the data.
         listed: bool[n, m], which organisation has which item.
-        asked: bool[n, m], which items of others its users' truth is known for.
+        asked: bool[n, m], for which items of other organisations the truth about its users is
+            known.
         n_users: int64[n], users of each organisation.
         indptr: int64[n + 1].
         users: int64[N], places of users in their organisation.
@@ -137,13 +138,13 @@ class CommonItems:
     def hiding(self, share: float, *, seed: int) -> "CommonItems":
         """The same organisations, a share of whose common items is one organisation's each.
 
-        The others forget what they know of these, and are asked for it. What is common is known on
-        all sides, so quality across organisations can be measured this way without anybody's truth,
-        before anything is chosen; the items that are nobody else's are not asked for.
+        The others forget what they know of these items, and predict it. Common items are known to
+        all organisations, so quality across organisations can be measured this way without held-out
+        truth, before settings are chosen; items of a single organisation are not asked for.
 
         Args:
             share: of the common items, above 0 and below 1.
-            seed: of the draw.
+            seed: seed of the draw.
         """
         words = np.random.PCG64([_HIDING, seed]).random_raw(self.n_items)
         common = np.flatnonzero(self.common)
@@ -169,7 +170,7 @@ def split_common_items(
     Args:
         table: who rated what.
         config: how to cut it.
-        name: of the data.
+        name: name of the data.
 
     Raises:
         ConfigError: see ``CommonItems``.

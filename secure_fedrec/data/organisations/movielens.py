@@ -32,7 +32,7 @@ def ml_100k_by_zip(folder: Path, *, shares: SplitShares, seed: int) -> Organisat
     Args:
         folder: holds ``u.data``, ``u.user`` and ``u.item``.
         shares: of every user's ratings, held out.
-        seed: of the split, at least 0.
+        seed: seed of the split, at least 0.
 
     Returns:
         The organisations; 1 to 5 stars, 19 attributes; a client lists the films its users rated.

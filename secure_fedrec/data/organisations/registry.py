@@ -35,7 +35,7 @@ def load_organisations(
     Args:
         name: one of ``ORGANISATIONS``.
         data_dir: as :func:`secure_fedrec.data.locate` takes it.
-        seed: of the split, at least 0.
+        seed: seed of the split, at least 0.
         shares: of every user's records, held out; by default 20 % test and, of the others, 10 %
             validation.
         verify: whether to check file digests against what is known.

@@ -54,7 +54,7 @@ def draw_parts(
         users: int64[N], user in the whole data set.
         items: int64[N], item in the whole data set; no pair twice.
         shares: how much is held out.
-        seed: of the draw, at least 0.
+        seed: seed of the draw, at least 0.
         held_out: bool[N], the test records where a data set names them; nothing else is then drawn
             for test, and users without any other record have no training record.
 

@@ -36,7 +36,7 @@ class SyntheticOrganisationsConfig(Settings, section="data"):
         shift: standard deviation of a client's shift of taste over that of a user's taste.
         noise: standard deviation of a score around its expectation.
         binary: whether scores are 0 and 1 instead of 1 to 5.
-        seed: of all draws.
+        seed: seed of all draws.
 
     Raises:
         ConfigError: a value is out of its range; the key is ``data.<field>``.

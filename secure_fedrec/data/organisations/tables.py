@@ -85,7 +85,7 @@ class Organisations:
         name: what messages and reports call it.
         names: name of each of the C clients.
         attributes: bool[items of c, K] per client, attributes of its items.
-        attribute_names: of the K attributes.
+        attribute_names: names of the K attributes.
         user_ids: int64[users of c] per client, numbers in the whole data set, ascending.
         item_ids: int64[items of c] per client, numbers in the whole data set, ascending.
         levels: float64[L], values a score may take, ascending.
@@ -246,7 +246,7 @@ class Organisations:
         sizes = {"user": (records.users, self.n_users), "item": (records.items, self.n_items)}
         for what, (numbers, limits) in sizes.items():
             if np.any((numbers < 0) | (numbers >= np.asarray(limits)[owners])):
-                raise DataError(where, f"a {what} is not one of its client's")
+                raise DataError(where, f"a {what} does not belong to its client")
         off = ~np.isin(records.scores, self.levels)
         if off.any():
             score = float(records.scores[off][0])
@@ -272,15 +272,15 @@ def organise(
     lists is known to it before anybody rates them.
 
     Args:
-        name: of the data set.
-        names: of the clients.
+        name: name of the data set.
+        names: names of the clients.
         clients: int64[N], client of each record, in any order.
         users: int64[N], user in the whole data set.
         items: int64[N], item in the whole data set.
         scores: float64[N].
         parts: int64[N], place in ``PARTS``.
         attributes: bool[all items, K].
-        attribute_names: of the K attributes.
+        attribute_names: names of the K attributes.
         levels: float64[L].
 
     Raises:

@@ -23,7 +23,7 @@ class HelperSite:
         agreement: with all other hosts.
         plan: what is computed.
         identity: the helper's key.
-        journal: what it has committed to.
+        journal: record of what it has committed to.
         secret: its private key of the layer; b"" where it has none.
 
     Raises:

@@ -140,11 +140,11 @@ class Agreement:
         """Sign a message.
 
         Args:
-            kind: what it is for.
+            kind: kind of the message.
             body: its content.
             by: who signs.
-            number: of the request in its session; 0 where it is of none.
-            context: of the session; b"" where it is of none, as greetings are.
+            number: number of the request in its session; 0 where it is of none.
+            context: context of the session; b"" where it is of none, as greetings are.
         """
         return self._messages(number, context).seal(kind, body, by)
 
@@ -229,8 +229,8 @@ class Request:
     """What a site is asked.
 
     Args:
-        round: of the attempt.
-        serial: of the attempt.
+        round: round of the attempt.
+        serial: serial of the attempt.
         settled: the last attempt that the site's upload was summed in; 0 for none.
         ahead: round and serial of the attempt whose keys are agreed on meanwhile; zeros for none.
         state: the public state, encoded; b"" where the site has it.

@@ -36,7 +36,7 @@ class NextRoundKeys:
     """Keys from attempt to attempt, where a stack's can be agreed on ahead.
 
     Args:
-        hosting: of the stack.
+        hosting: hosting of the stack.
         identity: the server's key.
         generations: what the server remembers of clients' journals; brought up to date.
         beacon: where this host has public randomness from; None without any.
@@ -79,7 +79,7 @@ class NextRoundKeys:
 
         Args:
             invited: int64[P], the attempt's clients.
-            sessions: of clients that are there, by client.
+            sessions: sessions of clients that are there, by client.
             there: int64[k], whom a sum has to be of; None for as many as it takes.
         """
         kept, self._kept, self.late = self._kept, None, frozenset()

@@ -58,7 +58,7 @@ def log_summed(report: DistributedReport, plan: TrainingPlan, traffic: Traffic) 
     """The lines of a round at the server, once it is over.
 
     Args:
-        report: of the round.
+        report: report of the round.
         plan: what is computed.
         traffic: what went over the line in it.
     """

@@ -78,10 +78,10 @@ class Site:
     Args:
         agreement: with all other hosts.
         plan: what is computed.
-        vault: of this client alone; the algorithm's tables are created in it here.
+        vault: vault of this client alone; the algorithm's tables are created in it here.
         identities: keys of the client and of the helpers that are recruited from it.
         state: where private state is kept.
-        journal: of the client; by default the one beside ``state``.
+        journal: journal of the client; by default the one beside ``state``.
         secret: what its layer's clients hold in common, such as the key of the public state, where
             they keep that from the server.
         recording: takes down what this host sees, and its upload; None keeps nothing.

@@ -129,9 +129,9 @@ class ClientHalves:
     """The halves of one client.
 
     Args:
-        hosting: of the stack.
+        hosting: hosting of the stack.
         identity: the client's key.
-        journal: what the client has committed to.
+        journal: record of what the client has committed to.
         beacon: where this host has public randomness from; None without any.
     """
 
@@ -171,7 +171,7 @@ class ClientHalves:
 
         Args:
             at: the next attempt, without a public state.
-            serial: of the attempt in progress.
+            serial: serial of the attempt in progress.
             current: the half of that; None where the client has no part in it.
 
         Raises:

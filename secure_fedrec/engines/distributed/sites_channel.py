@@ -62,7 +62,7 @@ class Greeted(NamedTuple):
 
     Args:
         address: where it is.
-        node: who it is.
+        node: role and number of this party.
         context: what a session with it is bound to.
         messages: greeting and answer.
         instructions: hash of what it computes by beside requests.
@@ -123,7 +123,7 @@ class Tally:
     """Messages and bytes between the server and each client's host, and all others as the last.
 
     Args:
-        clients: of the federation; the largest number of one, and 1.
+        clients: clients of the federation; the largest number of one, and 1.
     """
 
     FIELDS = ("messages_received", "bytes_received", "messages_sent", "bytes_sent")

@@ -18,7 +18,7 @@ class GridTransport(Transport):
     """Carries bytes over a Grid, to the nodes that the SuperLink takes for being there.
 
     Args:
-        grid: of a run in progress.
+        grid: grid of a run in progress.
         every: seconds between two looks for answers.
     """
 
@@ -52,7 +52,7 @@ def answers(
     Flower's own ``send_and_receive`` looks for replies every three seconds.
 
     Args:
-        grid: of a run in progress.
+        grid: grid of a run in progress.
         messages: what is sent.
         timeout: seconds to wait for the slowest; None as long as it takes.
         every: seconds between two looks for replies.

@@ -1,4 +1,4 @@
-"""Our bytes in Flower's messages: one field, and a reply that says nothing where there is none."""
+"""This package's bytes in Flower's messages: one field, and a marker for a reply without data."""
 
 from flwr.app import ConfigRecord, Error, Message, MessageType, RecordDict
 from flwr.common.constant import ErrorCode
@@ -25,7 +25,7 @@ def message_to(node: int, data: bytes, label: str) -> Message:
 
 
 def reply_to(message: Message, data: bytes | None) -> Message:
-    """A reply; without data one that says that there is none, and nothing else."""
+    """A reply with this data; without data, a reply that carries only the marker for that."""
     if data is None:
         error = Error(code=ErrorCode.CLIENT_APP_RAISED_EXCEPTION, reason=_SILENT)
         return Message(error, reply_to=message)

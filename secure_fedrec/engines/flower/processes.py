@@ -140,7 +140,7 @@ def supernode_command(*, superlink: str, certificates: Path, key: Path, port: in
         superlink: host and port.
         certificates: PEM file of the CA.
         key: by which the SuperLink knows it.
-        port: of its own API, on the loopback address.
+        port: port of its own API, on the loopback address.
     """
     return [
         flower_command("flower-supernode"),

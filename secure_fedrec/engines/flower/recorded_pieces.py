@@ -44,8 +44,8 @@ class Piece:
         kind: type of the message.
         model: digest of the model that was sent, in hexadecimal digits; empty without one.
         replied: whether the answer has content.
-        names: of the arrays of the answer to a train message, in order.
-        metrics: of that answer, by name.
+        names: names of the arrays of the answer to a train message, in order.
+        metrics: metrics of that answer, by name.
     """
 
     run: int
@@ -95,7 +95,7 @@ def keep_piece(folder: Path, piece: Piece, arrays: Iterable[Any]) -> None:
     """Write the next piece of a node.
 
     Args:
-        folder: of the node.
+        folder: folder of the node.
         piece: what is known of it.
         arrays: those of ``piece.names``, in that order.
 

@@ -39,11 +39,11 @@ def note_upload(
     """Write down a reply to a train message.
 
     Args:
-        recorder: of the arrays of the model, with a weight if replies have one.
+        recorder: recorder of the arrays of the model, with a weight if replies have one.
         round_: from 1.
         client: who replies.
-        arrays: of the reply, by name.
-        metrics: of all its records.
+        arrays: arrays of the reply, by name.
+        metrics: metrics of all its records.
         weighted_by: the metric that is the weight, where the recorder has one.
 
     Raises:
@@ -78,7 +78,7 @@ def require_left_out(recorder: Recorder, kind: str) -> None:
     """Refuse replies that no recording holds, unless the recorder says that it leaves some out.
 
     Args:
-        recorder: of the federation.
+        recorder: recorder of the federation.
         kind: type of the replies.
 
     Raises:

@@ -36,7 +36,7 @@ class RecordedStrategy(ForwardedStrategy):
 
     Args:
         strategy: the one inside; rounds are its own.
-        recorder: of the arrays of its model, with a weight if replies have one.
+        recorder: recorder of the arrays of its model, with a weight if replies have one.
         client_of: number of the client that a reply is from; the order in which nodes first appear
             if left out (``nodes``).
 

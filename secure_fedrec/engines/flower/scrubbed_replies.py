@@ -42,7 +42,7 @@ def scrubbed(answer: Answer, message: Message) -> Message:
 
 
 def unless_failed(message: Message, reply: Callable[[], Message]) -> Message:
-    """A reply, or one that says that there is none, as where an app answers with an error.
+    """A reply, or the marker for a reply without data where an app answers with an error.
 
     Args:
         message: what is replied to.

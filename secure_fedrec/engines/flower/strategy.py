@@ -63,7 +63,7 @@ class ProtectedStrategy(ForwardedStrategy):
         every: seconds between two looks for answers.
 
     Attributes:
-        reports: of the rounds so far.
+        reports: reports of the rounds so far.
 
     Raises:
         ConfigError: keys or roster are not in order, no round of everybody on it is possible, the

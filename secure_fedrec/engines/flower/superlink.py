@@ -42,7 +42,7 @@ def start_superlink(folder: Path, port: int, home: Path) -> Running:
 
     Args:
         folder: with ``superlink.pem``, ``superlink.key`` and ``ca.pem``; its log goes there.
-        port: of the loopback address.
+        port: port of the loopback address.
         home: where Flower keeps its own files.
 
     Raises:

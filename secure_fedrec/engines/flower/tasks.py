@@ -78,7 +78,7 @@ def serve_app(app: ClientApp, address: str, *, alive: Callable[[], bool] = lambd
     from, is told to nobody.
 
     Args:
-        app: of this host's own.
+        app: app of this host's own.
         address: host and port of the SuperNode's own API, on this host.
         alive: whether to go on.
 

@@ -102,7 +102,7 @@ class Descent(NamedTuple):
         learning_rate: of Adam.
         batch_size: examples per step.
         dropout: probability that a hidden unit is left out.
-        key: of the epoch's dropout.
+        key: key of the epoch's dropout.
     """
 
     learning_rate: float

@@ -179,7 +179,7 @@ def bring_up(
     Args:
         model: changed.
         targets: what item vectors are pulled towards.
-        row: of the vector among those of users and items.
+        row: row of the vector among those of users and items.
         item: the same among items; negative of a user.
         before: the last step that it has made.
         now: the step that it is brought to.

@@ -23,7 +23,7 @@ class DMFTraining(Settings, section="training"):
 
     Args:
         learning_rate: of Adam.
-        batch_size: of a step.
+        batch_size: batch size of a step.
         negatives: pairs without an interaction per pair with one, fresh in every epoch; without
             a number, all that there are.
 
@@ -76,7 +76,8 @@ class Interactions:
             per_positive: how many for each positive, side by side.
 
         Returns:
-            int64[per_positive * N]; of who has its whole pool, an item that is none.
+            int64[per_positive * N]; for a user that has interacted with its whole pool, the last
+            item of the pool, which is not a negative.
         """
         positions, found = np.empty(len(self.items), dtype=np.int64), np.empty_like(ranks)
         owners = np.repeat(self.kinds, self.counts)
@@ -159,7 +160,7 @@ def train_epoch(
         examples: to visit.
         targets: what item vectors are pulled towards.
         config: settings.
-        key: of the dropout, 0 to 2^63 - 1.
+        key: key of the dropout, 0 to 2^63 - 1.
 
     Returns:
         (mean squared error, mean embedding loss of a batch).

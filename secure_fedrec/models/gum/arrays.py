@@ -118,8 +118,8 @@ class Descent(NamedTuple):
     Attributes:
         parameters: float64[P].
         gradient: float64[P], empty (0) between two steps.
-        moments: of the optimiser.
-        pull: of the proximal term.
+        moments: moments of the optimiser.
+        pull: pull of the proximal term.
         adam: whether the optimiser is Adam; else SGD.
     """
 

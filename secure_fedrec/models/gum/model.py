@@ -67,7 +67,7 @@ class GUMConfig(Settings, section="gum"):
 
     def _agree(self) -> None:
         if self.link == "identity" and self.scale != 1:
-            raise self.refusal("scale", "the identity link has none", (1.0,))
+            raise self.refusal("scale", "the identity link does not have a scale", (1.0,))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

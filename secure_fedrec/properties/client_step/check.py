@@ -54,7 +54,7 @@ def check_client_step(
             parameters that ``uploads`` names.
         read: converts what ``train`` returns to arrays by name, if it is bytes or has no names.
         trials: how many; trial k is a function of ``seed + k`` alone.
-        seed: of the first trial.
+        seed: seed of the first trial.
         scale: standard deviation of random private values.
 
     Returns:

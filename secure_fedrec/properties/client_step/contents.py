@@ -25,7 +25,7 @@ class Found(NamedTuple):
     """A leaf of an object.
 
     Args:
-        keys: of the containers that lead to it.
+        keys: keys of the containers that lead to it.
         value: a tensor, array, number or text, or an object of unknown type.
         holder: the mapping or list that holds it by ``key``; None if the leaf cannot be replaced.
         key: see ``holder``.
@@ -50,7 +50,7 @@ class Sent:
         numbers: tensors.
         texts: texts, and other leaves without numbers.
         unknown: names of unknown types.
-        keys: of every path.
+        keys: keys of every path.
         quantized: paths of numbers that were converted from few bits.
     """
 

@@ -49,7 +49,7 @@ class ClientReport(CheckReport):
     Attributes:
         users: the clients.
         trials: random trials made.
-        seed: of the first one.
+        seed: seed of the first one.
         private: names of private arrays.
         violations: what was found, one of each kind per parameter and pair of clients.
         gaps: what was not tested.

@@ -39,7 +39,7 @@ def sums(difference: WordArray, bits: int, apart: float) -> float:
 
     Args:
         difference: uint64[m, d + 1].
-        bits: of the ring.
+        bits: bits of the ring.
         apart: most bits of the values of a row, see ``alike``.
     """
     differs, values = difference.any(axis=1), difference[:, :-1]

@@ -41,7 +41,7 @@ def explain_sums(
         now: the rows of which these are sums.
         before: those of the round before.
         virtual: rows that clients marked as virtual.
-        ring: of the sums.
+        ring: ring of the sums.
     """
     counts = aggregate.counts
     if counts.shape != due.counts.shape or not np.issubdtype(counts.dtype, np.integer):
@@ -138,10 +138,10 @@ def _sure(
     """Whether a difference holds enough bits that no other client fits it by chance.
 
     Args:
-        difference: of all rows.
+        difference: difference of all rows.
         cause: what explains it.
         change: the changes that this kind of loss would make, for every client.
-        ring: of the sums.
+        ring: ring of the sums.
         among: bits that are needed to identify the client among all.
         counted: whether it is enough that counts show that rows are missing or doubled, and that
             values show whose rows.
@@ -164,7 +164,7 @@ def _alone(
     Args:
         difference: uint64[m, k].
         changes: the differences that losses would make.
-        ring: of the sums.
+        ring: ring of the sums.
         named: the number of rows that have a place in the plain sums or bag; they come first.
     """
     differing = np.flatnonzero(difference.any(axis=1))

@@ -24,7 +24,7 @@ def explain_rows(sent: Rows, due: Rows, *, before: Rows, ring: FixedPoint) -> Ex
         sent: rows as the clients submitted them.
         due: the same rows of the plain uploads.
         before: rows of the round before.
-        ring: of the rows.
+        ring: ring of the rows.
     """
     if sent.values.shape != due.values.shape:
         return None

@@ -151,7 +151,7 @@ class PlainRun:
     Args:
         algorithm: a fresh one.
         problem: what it learns from; a separate instance.
-        streams: of the run.
+        streams: streams of the run.
         ring: see ``own_ring``.
     """
 

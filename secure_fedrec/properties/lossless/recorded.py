@@ -81,7 +81,7 @@ class BesideRecorded:
         run: the recorded run, up to its last round.
         algorithm: a fresh one.
         problem: what it learns from, its own.
-        streams: of the run.
+        streams: streams of the run.
         cohort: the invited clients; an invited client that is not in the run's round sat it out by
             its protocol.
         drops_reports: whether the cloak's record says that it may leave rows out.

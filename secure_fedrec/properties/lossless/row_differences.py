@@ -95,7 +95,7 @@ def unlike_record(
     """A fact of a round that contradicts the traits in the record of the layers, if any.
 
     Args:
-        traits: of the stack.
+        traits: traits of the stack.
         covered: int64[P], clients that went through a cloak; empty without one.
         exempt: those of them that the cloak was told not to cover.
         virtual: rows that their clients marked as virtual.

@@ -106,7 +106,7 @@ def compare_split(
         training: settings of local training.
         aggregate: the rule of both runs; FURL's, as in ``check_split_personalization``.
         shipped: the rule of the shipped run, if another.
-        seed: of shuffling and dropout, which are the same in both runs.
+        seed: seed of shuffling and dropout, which are the same in both runs.
 
     Raises:
         ConfigError: data do not fit the users, a cohort names a user twice or one there is not, or

@@ -94,7 +94,7 @@ class LocalTrials:
 
     Args:
         split: the model.
-        loss: of one user.
+        loss: loss of one user.
         batches: draws a batch.
         findings: where violations go.
     """

@@ -78,7 +78,7 @@ class LocalTraining:
 
     Args:
         split: the model; used in place.
-        loss: of one user.
+        loss: loss of one user.
         batches: draws a batch.
         trial: seeds of batches and dropout.
     """

@@ -137,7 +137,7 @@ def located_write(
         traces: runs trainings.
         states: values of all to try; those that are clamped need to be large.
         write: what is written.
-        users: of the trial.
+        users: users of the trial.
     """
     user = write.user
     others = tuple(each for each in users if each != user)

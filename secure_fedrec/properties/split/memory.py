@@ -93,7 +93,7 @@ class Memory:
             each()
 
     def trained(self) -> list[Tensor]:
-        """Leaf tensors that are none of the parameters, and have got a gradient since."""
+        """Leaf tensors other than the parameters that have received a gradient since."""
         return [leaf for leaf, before in self._leaves if leaf.grad is not before]
 
     def _note(self, found: object) -> Iterator[object]:
@@ -284,7 +284,7 @@ class Memory:
 
 
 def _restored(found: object) -> Callable[[], object] | None:
-    """What puts a generator back to where it is; None if it is none."""
+    """A function that restores a generator's present state; None for another object."""
     if isinstance(found, torch.Generator):
         return partial(found.set_state, found.get_state())
     if isinstance(found, np.random.Generator):

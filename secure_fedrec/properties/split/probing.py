@@ -19,9 +19,9 @@ class Change(NamedTuple):
 
     Args:
         round: counted from 0.
-        field: of the input.
+        field: field of the input.
         user: whose; None for the server.
-        name: of the parameter.
+        name: name of the parameter.
     """
 
     round: int
@@ -101,7 +101,7 @@ class Probe:
             one: what is replaced.
             other: the same, and one value more.
             whose: see ``moved``.
-            name: of the parameter whose update moves.
+            name: name of the parameter whose update moves.
         """
         recorders = Recorder(), Recorder()
         answers = [

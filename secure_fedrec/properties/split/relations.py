@@ -40,7 +40,7 @@ def relations_of(seed: int, users: int, *, each: bool = False) -> tuple[str, ...
     single user's values are related. All take turns.
 
     Args:
-        seed: of the trial.
+        seed: seed of the trial.
         users: how many there are.
         each: another relation for each user, whatever the seed.
     """
@@ -95,7 +95,7 @@ class Across:
     Args:
         mine: the reader's private values.
         federated: those of all.
-        seed: of the trial; which tensor and which relation a user gets takes turns.
+        seed: seed of the trial; which tensor and which relation a user gets takes turns.
     """
 
     def __init__(

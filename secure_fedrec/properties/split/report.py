@@ -34,7 +34,7 @@ class Smallest:
             another from the beginning if that is not named), "federated" ones in both, or the
             "own" ones of ``trains``.
         changed_after: so many of the trainings are over then.
-        steps: of every training.
+        steps: steps of every training.
         places: of the examples in every batch that are left in it, counted from 0.
     """
 

@@ -39,9 +39,9 @@ class Drawn(NamedTuple):
 
     Args:
         factors: float64[n_users], of the standard deviation; NaN for values that stay.
-        kinds: of every user's values, but for those that are mixed.
+        kinds: kinds of every user's values, but for those that are mixed.
         missing: whether values are NaN instead.
-        sign: of all values; 0 for any.
+        sign: sign of all values; 0 for any.
     """
 
     factors: Tensor
@@ -98,7 +98,7 @@ def drawn(
         kind: one of ``KINDS``.
         users: how many.
         generator: of what is drawn user by user.
-        sign: of normal values; 0 for any.
+        sign: sign of normal values; 0 for any.
         variant: of values that stay one user's does not.
     """
     if kind == MIXED:

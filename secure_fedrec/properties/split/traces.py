@@ -96,7 +96,7 @@ class LocalTraces:
 
     Args:
         split: the model; used in place.
-        loss: of one user.
+        loss: loss of one user.
         batches: draws a batch.
         memory: what model and loss remember, as it is before anybody trains.
         trial: seeds of batches and dropout.
@@ -104,7 +104,7 @@ class LocalTraces:
 
     Attributes:
         begun: the state that readers begin with.
-        training: of one user.
+        training: training of one user.
         overwritten: values that were others' and were written into, as they are found.
     """
 

@@ -29,7 +29,7 @@ class LocalRuns:
 
     Args:
         split: the model; used in place.
-        loss: of one user.
+        loss: loss of one user.
         data: the examples of every user.
         config: settings of local training.
         streams: order of examples and dropout are functions of (streams, round, user).

@@ -21,7 +21,7 @@ class Trial:
         seed: everything random in it is a function of this.
         scale: standard deviation of random parameters.
         users: whose local training, and whose influence, is tested.
-        kinds: of the other private values that everything is compared with.
+        kinds: kinds of the other private values that everything is compared with.
         relations: what every user's values are to the reader's, where they are drawn from those.
     """
 

@@ -63,9 +63,9 @@ def ratings_of(
     """A rating table.
 
     Args:
-        ratings: of every client, 0 to n - 1, stars by item.
+        ratings: ratings of every client, 0 to n - 1, stars by item.
         items: how many there are.
-        scale: of the stars.
+        scale: scale of the stars.
 
     Raises:
         DataError: a number lies outside, or a rating is off its scale.
@@ -198,7 +198,7 @@ def federation_of(
 
     Args:
         ratings: who rated what.
-        seed: of the run's random streams.
+        seed: seed of the run's random streams.
         codec: see ``stack_of``, as of all layers.
         width: values per row.
         rounds: how many there are.

@@ -47,7 +47,7 @@ class SplitRun(Repeatable):
         cohorts: users invited in every round.
         training: settings of local training.
         aggregate: the rule of aggregation.
-        seed: of the examples, of shuffling and of dropout.
+        seed: seed of the examples, of shuffling and of dropout.
     """
 
     sizes: tuple[int, ...]
@@ -104,10 +104,10 @@ def split_runs(
 
     Args:
         draw: given by Hypothesis.
-        users: of the model.
+        users: users of the model.
         max_examples: most examples of a user.
         max_rounds: most rounds.
-        rules: of aggregation; ``averaging_rules()`` by default.
+        rules: rules of aggregation; ``averaging_rules()`` by default.
         alone: whether users train one at a time; None draws it, one time in sixteen.
 
     Raises:

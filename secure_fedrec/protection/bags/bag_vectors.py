@@ -1,4 +1,4 @@
-"""What a bag is: how wide its vectors are, how many a client may give, in which order they lie."""
+"""What a bag is: the width of its vectors, how many a client may give, and their order."""
 
 from collections.abc import Mapping
 
@@ -18,8 +18,8 @@ _FIRST = 2
 def canonical_order(words: RingArray, codec: FixedPoint) -> RingArray:
     """Ring vectors [N, d] in ascending order of their values, the first value first.
 
-    Equal bags are equal arrays: nothing is left of who gave a vector, or when. Words that lie in
-    this order are not copied.
+    Equal bags are equal arrays: a bag does not show which client gave a vector, or when. Words that
+    lie in this order are not copied.
     """
     integers = codec.to_integers(words)
     if _ascend(integers):  # as one client after the other gives them

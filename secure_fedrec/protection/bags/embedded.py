@@ -56,7 +56,7 @@ class LayeredBags:
         routing: settings of the layer "routing"; None sends under names.
 
     Attributes:
-        carried: lets halves carry rounds out, beside the simulation; None where none do.
+        carried: lets halves carry rounds out beside the simulation; None without halves.
 
     Raises:
         ConfigError: there is no bag or more than a message can number, or a setting does not fit.
@@ -97,7 +97,7 @@ class LayeredBags:
 
         Raises:
             ProtocolError: one client alone would send through the mixes.
-            ConfigError: its halves are to carry it out, and there are none.
+            ConfigError: halves are to carry it out, but the layer does not have any.
         """
         if self.execution == "real" and self.carried is None:
             problem = "is carried out by halves on hosts, which build_stack gives to the bags"
@@ -108,7 +108,7 @@ class LayeredBags:
         return BagSession(self, line, round_, len(participants), wire)
 
     def arrivals(self, round_: int, name: str, *, due: int, clients: int) -> Arrivals:
-        """What arrives for a bag in a round: so many messages, with vectors of so many clients."""
+        """Messages that arrive for a bag in a round, and how many clients' vectors are in it."""
         shape, codec = self.bags[name], self.codec
         most = clients * shape.most
         return Arrivals(round_=round_, name=name, shape=shape, due=due, most=most, codec=codec)

@@ -27,7 +27,7 @@ def bags_of(channel: BagChannel | None) -> LayeredBags | None:
     """The bags of a stack, where clients elsewhere can give to them.
 
     Raises:
-        ConfigError: they are somebody's own.
+        ConfigError: they are one party's own keys.
     """
     if channel is None or isinstance(channel, LayeredBags):
         return channel
@@ -73,7 +73,7 @@ def bag_hub(
         at: the attempt.
         identity: the server's key.
         channel: the bags.
-        hosting: of the round.
+        hosting: hosting of the round.
     """
     if channel.mixes is None:
         return BagHub(hub, at, channel)

@@ -28,20 +28,20 @@ LOCAL_DP = Layer(
     costs="accuracy, the more the larger noise_multiplier",
     claim=Claim(
         system="drafts with local differential privacy",
-        hides="every vector, from everybody, up to the stated epsilon and delta of one vector, "
-        "and of all vectors of a client",
+        hides="every vector, from all other parties, up to the stated epsilon and delta of one "
+        "vector, and of all vectors of a client",
         assumes="nothing of the others; the client's own generator",
         lossless=False,
-        found="the server knows whose noisy vector is whose: averages over rounds take the "
-        "noise off, which is what the price over all rounds says",
+        found="the server knows which client sent which noisy vector: averages over rounds remove "
+        "the noise, which the price over all rounds states",
     ),
 )
 
 
 _MIXED = Claim(
     system="drafts over a mix cascade",
-    hides="whose a vector is, which vectors are of one client, and how many a client "
-    "gives, from the server and from whoever watches the lines",
+    hides="which client sent a vector, which vectors are of one client, and how many a client "
+    "gives, from the server and from anyone who watches the lines",
     assumes="one honest mix per path, with batches that the adversary has not filled itself; "
     "clients that do not all but one work together, and look for their cells in the server's "
     "receipts, since a mix can replace them",

@@ -1,20 +1,23 @@
 """Bags behind mixes of rounds whose parties are elsewhere (``base.hosting``).
 
 Every mix has a host of its own, and all paths end at the server. A client hands in its cells with
-its upload, so who is in the sum is in the bags. Exchanges beside those of the sum, with L mixes:
+its upload, so the bags hold vectors of exactly the clients in the sum. Exchanges beside those of
+the sum, with L mixes:
 
     KEYS        mixes make keys of the attempt; beside the clients', where masks need such first
     UPLOAD      the sum's own: every client's upload, and its cells
     MIX-0 ...   each mix in turn, once it has the cells of all; the first beside CONFIRM of masks
-    SEEN        the server signs one list of what came; every client looks for its cells in it
+    SEEN        the server signs one list of the cells that came; every client looks for its own
 
-Only then is the sum opened. Nobody can be taken out of a bag again: sum and bags are of all clients
-of the attempt, or there are none. What was forwarded to the server is read, whatever becomes of the
-attempt; so a first mix forwards in a round, in whatever attempt, the cells of the same clients
-alone. Bags of two sets of clients would show, as a difference, what is in one of the two only.
+Only then is the sum opened. A client cannot be removed from a bag afterwards: sum and bags are of
+all clients of the attempt, or the attempt gives neither. What was forwarded to the server is read,
+whatever becomes of the attempt; so a first mix forwards in a round, in whatever attempt, the cells
+of the same clients alone. Bags of two sets of clients would show, as a difference, what is in one
+of the two only.
 
-The list is against mixes. A server that deviates can leave a cell out of it, and sees by who is
-silent whose that was, at the price of an attempt: one that does is not withstood.
+The list protects against mixes that drop cells. A server that deviates can leave a cell out of it.
+The client that then stays silent is the cell's sender; this costs the server an attempt. The
+protocol does not withstand such a server.
 
 What the server sends a client of this is "SFBGMX" | u64 serial | a message of ``routing.hosted``:
 the number stands where masks' messages have theirs.
@@ -125,7 +128,7 @@ class MixedBagHub:
         hub: that of the sums.
         attempt: the attempt.
         identity: the server's key.
-        hosting: of the sums.
+        hosting: hosting of the sums.
     """
 
     node = SERVER

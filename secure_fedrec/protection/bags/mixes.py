@@ -59,7 +59,7 @@ class Mixes:
         return replace(self.config.routing, min_batch=LEAST_SENDERS * self.cells)
 
     def messages(self, blocks: Mapping[str, SetBlock], round_: int) -> list[list[bytes]]:
-        """What each of some clients sends to all bags: a message per vector, of ring words."""
+        """The messages of some clients to all bags: one message of ring words per vector."""
         each: list[list[bytes]] = [[] for _ in next(iter(blocks.values())).lengths]
         for number, name in enumerate(self.bags):
             block = blocks[name]

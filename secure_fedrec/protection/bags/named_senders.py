@@ -41,4 +41,4 @@ class NamedLine:
             yield name, messages, clients
 
     def count_receipts(self, meter: Meter) -> None:
-        """Messages under names need none."""
+        """Nothing: messages with named senders do not need receipts."""

@@ -56,7 +56,7 @@ class NoisyVectors:
         """Noise the vectors of a bag; every vector of every call is a release of its own.
 
         Args:
-            name: of the bag.
+            name: name of the bag.
             values: float64[N, d].
 
         Returns:

@@ -22,7 +22,7 @@ class Arrivals:
 
     Args:
         round_: the round in progress.
-        name: of the bag.
+        name: name of the bag.
         shape: its sizes.
         due: messages that must arrive.
         most: vectors that they hold together, at most; the memory of those that do not come is
@@ -47,7 +47,7 @@ class Arrivals:
 
         Args:
             sent: the batch as its senders made it.
-            delivered: what arrived.
+            delivered: the messages that arrived.
 
         Raises:
             ProtocolError: a message of another round, step, bag or width.

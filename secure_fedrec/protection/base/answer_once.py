@@ -20,8 +20,8 @@ class Once:
         half: the half.
         journal: on disk before the first answer is given.
         at: the attempt.
-        same: of a helper: what an answer says, in 8 bytes; None for a client's half.
-        stage: of the messages that are answers; empty for all.
+        same: for a helper's half, what an answer says, in 8 bytes; None for a client's half.
+        stage: stage of the messages that are answers; empty for all.
     """
 
     def __init__(

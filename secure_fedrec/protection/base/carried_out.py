@@ -66,7 +66,7 @@ class MemoryHosts:
     """Keys and roster of all parties of a federation, on hosts in this process.
 
     Args:
-        halves: of the rounds.
+        halves: halves of the rounds.
         n_clients: clients of the federation.
     """
 
@@ -136,11 +136,11 @@ class CarriedOut(TableSession):
     """One round of a collector, carried out by halves.
 
     Args:
-        collector: whose round it is.
+        collector: collector of the round or rounds.
         round_: its number.
         participants: int64[P].
-        wire: of the run.
-        hosts: of the halves.
+        wire: wire of the run.
+        hosts: hosts of the halves.
 
     Attributes:
         beside: the same round simulated, where hosts cannot say who sent what they read

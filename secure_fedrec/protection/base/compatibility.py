@@ -1,4 +1,4 @@
-"""Which layers stack, and what a stack of them promises: it follows from their records."""
+"""Which layers stack, and what a stack of them promises, derived from their records."""
 
 from collections.abc import Collection, Iterable, Mapping
 from itertools import product
@@ -83,7 +83,7 @@ def _claim(stack: tuple[Layer, ...]) -> Claim:
 
 
 def speakers(stack: Iterable[Layer]) -> list[Layer]:
-    """The layers whose claims speak for all of a stack: each for those that it requires as well."""
+    """The layers whose claims cover a whole stack: each also covers the layers that it requires."""
     by_name = {each.name: each for each in stack}
     found: list[Layer] = []
     spoken_for: set[str] = set()
@@ -106,7 +106,7 @@ def _needed(layer: Layer, by_name: Mapping[str, Layer]) -> frozenset[str]:
 
 
 def joined_claim(claims: Iterable[Claim]) -> Claim:
-    """What several layers promise together: nothing that one of them does not."""
+    """What several layers promise together: only what each of them promises."""
     claims = tuple(claims)
     texts = {
         name: "; ".join(dict.fromkeys(getattr(claim, name) for claim in claims))

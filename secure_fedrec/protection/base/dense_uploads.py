@@ -67,7 +67,7 @@ class DenseWords:
     Args:
         clients: int64[B].
         words: [B, layout.length] ring words.
-        layout: what they stand for.
+        layout: meaning of the words.
     """
 
     clients: IntArray
@@ -99,9 +99,9 @@ def show_words(
     """Record the hidden words of clients, each as it was read of one message.
 
     Args:
-        wire: of the record.
+        wire: wire of the record.
         found: client, size of its message, and [layout.length] words.
-        layout: what the words stand for.
+        layout: meaning of the words.
         round_: the round.
         step: what the messages are for.
         codec: the ring.
@@ -198,7 +198,7 @@ def words_of_one(
         table: sizes and ring.
         client: its number.
         block: its encoded rows, one segment.
-        layout: what the words stand for.
+        layout: meaning of the words.
 
     Raises:
         ProtocolError: rows without values.
@@ -264,7 +264,7 @@ class DenseSum(ServerSum):
     """The server's side: adds hidden words up as they come.
 
     Args:
-        layout: what the words stand for.
+        layout: meaning of the words.
         session: the round in progress; each of its clients must send exactly one message.
         step: the step whose messages it adds.
     """

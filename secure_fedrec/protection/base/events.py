@@ -1,4 +1,4 @@
-"""What was released: facts that an accountant turns into a price, apart from any accountant.
+"""What was released: facts that an accountant turns into a price, independent of the accountant.
 
 An event says which noise was added, relative to the largest change that the protected thing can
 make; to whom the noise is a protection; and what is assumed. ``secure_fedrec.accounting`` reads
@@ -13,7 +13,7 @@ from secure_fedrec.errors import ConfigError
 from secure_fedrec.settings import Count, NonNegative, Positive, Probability, Rate, Settings
 
 Adversary: TypeAlias = Literal["server", "release"]
-"""Who looks: the server with what the round shows it, or whoever gets only the result."""
+"""The adversary: the server, with all it sees of a round, or a party that gets only the result."""
 
 Adjacency: TypeAlias = Literal["zero-out", "replace", "add-or-remove", "one-bit"]
 """Which pairs of inputs a claim makes hard to tell apart."""
@@ -83,12 +83,13 @@ class Sampling(Settings, section="dp.sampling"):
         rate: probability q with which the protected thing takes part; under "poisson" by its own
             coin.
         secret_from: adversaries who do not learn who took part. A server that runs a round knows
-            the cohort, masked or not; a client's draws of its own ratings nobody else sees.
+            the cohort, masked or not; a client's draws of its own ratings are seen by that client
+            only.
         scheme: "poisson"; for "fixed-size" samples there is no bound here, so accountants refuse
             them.
 
     Raises:
-        ConfigError: no probability, or a rate below 1 that is secret from nobody.
+        ConfigError: the rate is not a probability, or is below 1 but secret from no adversary.
     """
 
     rate: Rate = 1.0
@@ -97,7 +98,7 @@ class Sampling(Settings, section="dp.sampling"):
 
     def _agree(self) -> None:
         if self.rate < 1 and not self.secret_from:
-            raise self.refusal("rate", "a sample that everybody sees amplifies nothing")
+            raise self.refusal("rate", "a sample that all parties see does not amplify privacy")
 
     def against(self, adversary: Adversary) -> float:
         """The rate that counts against an adversary: 1 for one who sees the sample."""

@@ -1,4 +1,4 @@
-"""Who is heard in a round of a simulation: everybody who is due, once each."""
+"""Senders heard in a round of a simulation: each expected sender exactly once."""
 
 import numpy as np
 
@@ -12,10 +12,10 @@ class Heard:
 
     Args:
         round_: the round in progress.
-        step: of the messages awaited.
-        expected: int64[P], numbers of those who must be heard exactly once.
+        step: step of the messages awaited.
+        expected: int64[P], numbers of the senders that must be heard exactly once.
         senders: possible senders, numbered from 0.
-        receiver: who hears them, for error messages.
+        receiver: the receiver's name, for error messages.
     """
 
     def __init__(
@@ -58,10 +58,10 @@ class Heard:
             raise self.refusal(f"got two {self._step.name} messages of a {role}")
 
     def require_complete(self) -> None:
-        """Check that everybody was heard.
+        """Check that all expected senders were heard.
 
         Raises:
-            ProtocolError: somebody was not; nothing is added up without them.
+            ProtocolError: a sender was not heard; a sum is not formed without it.
         """
         missing = np.flatnonzero(self._awaited)
         if len(missing):

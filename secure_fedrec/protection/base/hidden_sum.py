@@ -49,7 +49,7 @@ class HiddenSum(TableCollector):
         return DenseLayout(items=np.arange(self.n_items, dtype=np.int32), width=self.width)
 
     def require_round(self, round_: int, participants: IntArray) -> None:
-        """Refuse a sum of so few that it hides nobody.
+        """Refuse a sum of too few clients to hide any of them.
 
         Raises:
             ProtocolError: fewer clients than the smallest sum allowed.
@@ -112,9 +112,9 @@ class HiddenAddition:
     """Words of some clients at a time, hidden, sent, added up, and opened at the end.
 
     Args:
-        session: whose round it is.
-        step: of the messages.
-        layout: what the words stand for.
+        session: session of the round.
+        step: step of the messages.
+        layout: meaning of the words.
         hider: how they are hidden.
     """
 

@@ -1,4 +1,4 @@
-"""What a collector brings to rounds whose parties are elsewhere: its halves, one at a time.
+"""What a collector provides for rounds whose parties run elsewhere: the half of each party.
 
 In a simulation a collector has all parties of a round at hand. In a distributed round the server's
 host has the hub alone, and every client's host its own half, loaded with that client's rows. Both
@@ -54,8 +54,8 @@ class Standing:
         roster: keys of all parties.
         keys: what all hosts hold of a layer's own keys (``SharedKeys``); b"" without any.
         epoch: epoch of the beacon from which graph and committee are drawn, where one is due.
-        present: int64[k], ascending: who takes part, by the server's word, of those invited,
-            or all of them where whoever is heard does.
+        present: int64[k], ascending: who takes part, according to the server, of those invited; all
+            of them where every client that is heard takes part.
         held: the public state, where clients keep it from the server; else None.
     """
 
@@ -76,7 +76,7 @@ class SharedKeys:
     """Keys of a layer beside those on the roster, made once for a federation.
 
     Args:
-        public: what every host is given.
+        public: what all hosts are given.
         private: what the host of one party alone is given, by party.
     """
 
@@ -89,8 +89,8 @@ class Desk:
     """What a helper finds at its host.
 
     Args:
-        wire: of a record of what it reads, whose round it completes; None keeps none.
-        journal: what the helper has committed to.
+        wire: wire of a record of what it reads, whose round it completes; None keeps none.
+        journal: record of what the helper has committed to.
         secret: its private key of the layer; b"" where it has none.
         own: what the client of this host sends, one segment, where it takes part.
         completes: whether the record's round is complete once the helper has read what it is sent.
@@ -129,7 +129,7 @@ class HostedSum(Protocol):
         """Record what the server read of the clients' rows, once the hub has finished.
 
         Args:
-            wire: of the record.
+            wire: wire of the record.
             arrived: every message that came to the hub.
             aggregate: what the server holds now.
         """
@@ -159,10 +159,9 @@ class Hosting(Protocol):
             is of those that are there.
         drops: whether, where that is so, the sums' own rules reckon with invited clients that are
             not there: to them it is an attempt of all who are invited.
-        unrecorded: why hosts cannot take down what they see so that it comes to a run; empty where
-            they can.
+        unrecorded: why hosts cannot record what they see as parts of one run; empty where they can.
         takes_beacons: whether rounds may be drawn by public randomness.
-        anonymous: whether messages have no senders at those who read them.
+        anonymous: whether messages reach their readers without senders.
     """
 
     uploads: str
@@ -192,15 +191,15 @@ class Hosting(Protocol):
         Args:
             at: the attempt.
             identity: the client's key.
-            journal: what the client has committed to.
-            rows: what it sends.
+            journal: record of what the client has committed to.
+            rows: the rows that it sends.
         """
 
     def exempt(self, client: int) -> bool:
         """Whether no cloak covers what a client sends."""
 
     def helpers(self) -> dict[Node, Node]:
-        """Parties beside clients and server, and the client at whose host each is, or itself."""
+        """Parties beside clients and server: each with the client whose host runs it, or itself."""
 
     def helper(self, at: Standing, identity: Identity, desk: Desk) -> Party:
         """The half of such a party.
@@ -216,8 +215,9 @@ class Hosting(Protocol):
 class StateHidden(Protocol):
     """Capability of a ``Hosting``: clients keep the public state from the server, which holds it.
 
-    Whoever opens the sums among them takes the algorithm's step in the server's place, by what the
-    collector was given to ``keep`` (``base.StateKeeper``); a sum leaves the next state (``Left``).
+    Parties among them that open the sums take the algorithm's step in the server's place, by what
+    the collector was given to ``keep`` (``base.StateKeeper``); a sum leaves the next state
+    (``Left``).
     """
 
     def require_key(self, keys: bytes, secret: bytes) -> None:
@@ -268,7 +268,7 @@ class DrawnByBeacon(Protocol):
 
 @runtime_checkable
 class ObservesBeacon(Protocol):
-    """Capability of a client's half: it is told what is public, whoever tells it."""
+    """Capability of a client's half: it is told public facts, which any party may tell it."""
 
     def observe_beacon(self, epoch: int, value: bytes) -> None:
         """Take note of the value of an epoch."""
@@ -291,7 +291,7 @@ class NoHelpers(Hosting):
         return SharedKeys()
 
     def exempt(self, client: int) -> bool:
-        """Nobody: helpers are cloaked like others."""
+        """No client: helpers are cloaked like other clients."""
         return False
 
     def helpers(self) -> dict[Node, Node]:
@@ -328,7 +328,7 @@ def read_each(
 
 
 def require_recorded(hosting: Hosting) -> None:
-    """Refuse to record what does not come to a run.
+    """Refuse to record hosts whose records cannot be joined to one run.
 
     Raises:
         ConfigError: such as that messages have no senders at those who read them, so nobody could

@@ -8,7 +8,7 @@ and the vectors that an upload gives to bags take a way of their own through a `
 
 - A *cloak* changes what a client gives out before it is encoded: it adds virtual rows, or drops
   reports. Which rows are virtual is known to the client alone.
-- The *ring* encodes each row once; whoever receives a row receives the same integers.
+- The *ring* encodes each row once; all receivers of a row receive the same integers.
 - A *collector* moves the words over the wire and forms the sum. It owns the messages of the round,
   refuses a round in which one is missing, repeated or late, and never sums without a client.
 
@@ -65,12 +65,13 @@ class Withstood:
     """Coalitions of clients that a layer's claim covers; beyond them nothing is claimed.
 
     Where a number is left open, the claim is that the upload of every other client stays inside the
-    sum of the others; what a coalition reads off that sum is for attacks to show.
+    sum of the others; attacks show what a coalition reads off that sum.
 
     Args:
-        with_server: most clients that may work with the server; None for any number.
-        alone: most clients that may work together, server or not; None for any number.
-        key: setting by whose value it is decided.
+        with_server: largest number of clients that may work with the server; None for any number.
+        alone: largest number of clients that may work together, with or without the server; None
+            for any number.
+        key: setting whose value decides.
         value: that value.
         reason: why no more, as a clause.
     """
@@ -135,12 +136,12 @@ class Collector(Collecting, Protocol):
         """Messages of a round; client c sends ``rows[c]`` rows, ``virtual[c]`` of them virtual."""
 
     def describe(self) -> tuple[str, dict[str, Any]] | None:
-        """Layer name and public settings, as JSON values; None if it is not a protection."""
+        """Layer name and public settings, as JSON values; None for plain sums."""
 
 
 @runtime_checkable
 class Stated(Protocol):
-    """Capability of a part of a stack: it states its traits. Of others nothing is known."""
+    """Capability of a part of a stack: it states its traits. Other parts' traits are unknown."""
 
     @property
     def traits(self) -> Traits:
@@ -171,7 +172,7 @@ class Noised(Protocol):
     """Capability of a part of a stack: it may add noise, which has a price."""
 
     def released(self, *, rounds: int, repeated: int = 0) -> Released | None:
-        """What so many rounds release, and those begun once more; None where no noise is added."""
+        """What that many rounds and restarted rounds release; None where no noise is added."""
 
 
 class BagShape(Settings, section="bags"):
@@ -228,7 +229,7 @@ class BagChannel(Collecting, Protocol):
 
 
 class PublicStep(Protocol):
-    """The public state of a round and the step from it, for whoever keeps both from the server."""
+    """Public state of a round, and the step from it, where clients keep both from the server."""
 
     @property
     def words(self) -> WordArray:
@@ -252,7 +253,7 @@ class StateKeeper(Protocol):
         """The state of the round in progress.
 
         Raises:
-            ProtocolError: none was handed over.
+            ProtocolError: no step was handed over.
         """
 
     def broadcast_bytes(self, words: int) -> int:

@@ -1,4 +1,4 @@
-"""What a layer says of itself, once, beside its code: a ``Layer``.
+"""The record of a layer, kept beside its code: a ``Layer``.
 
 From the records of all layers follow which of them stack and what each stack claims
 (``compatibility``), how a stack is built (``stacking``), what adversaries know of it (its traits),
@@ -32,8 +32,8 @@ class Subject:
     """An algorithm in the words of a claim.
 
     Args:
-        name: of the algorithm.
-        of: what of it is summed, as " with attribute vectors"; empty where that is all there is.
+        name: name of the algorithm.
+        of: the summed part of it, as " with attribute vectors"; empty where all of it is summed.
         things: what is uploaded, in the plural.
         uploads: everything that a client sends into the sum.
         sums: what the server learns of sums.
@@ -76,7 +76,7 @@ class Claim:
     drops_reports: bool = False
 
     def of(self, subject: Subject) -> "Claim":
-        """The claim about an algorithm, of one whose texts have the fields of a ``Subject``."""
+        """The claim about an algorithm, from a claim whose texts name fields of a ``Subject``."""
         words = {each.name: getattr(subject, each.name) for each in fields(subject)}
         texts = {name: getattr(self, name).format(**words) for name in ("system", "hides", "found")}
         return replace(self, **texts)
@@ -103,11 +103,11 @@ class Stand(Settings, section="layer.stands"):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Option:
-    """A setting that raises how many clients stand behind a sum, and hides none of them.
+    """A setting that raises how many clients a sum is over, and does not hide any of them.
 
     Args:
         setting: its name: the fewest clients.
-        raises: what has to be hidden (``STOPS``) from attacks that it can put out of reach.
+        raises: what is to be hidden (``STOPS``) from attacks that the setting can put out of reach.
         costs: what is paid for it, in a clause.
         lossless: whether sums are still those of the plain twin, bit for bit.
     """
@@ -148,8 +148,8 @@ class Sizes:
         width: values per row.
         cohort: most clients in a round.
         bags: sizes of the bags that uploads give to, by name.
-        popularity: int64[n_items], clients that rated each item, as everybody knows; None where
-            rows are not items.
+        popularity: int64[n_items], public number of clients that rated each item; None where rows
+            are not items.
         blocks: named blocks of an upload, which lie in that table; none is one block of rows.
     """
 
@@ -174,7 +174,7 @@ class Place:
 
     Args:
         layers: settings of the whole stack by layer name.
-        sizes: of the federation.
+        sizes: sizes of the federation.
         codec: the ring.
         streams: the run's random streams.
     """
@@ -201,7 +201,7 @@ class Budget:
         delta: its delta.
         part: the part of what clients send that it pays for, see ``Released``.
         keys: key of a configuration by key of the package ``dp``.
-        events: what is released with a noise multiplier, and over ``rounds`` so many.
+        events: what is released with a noise multiplier over ``rounds`` rounds.
         settings: the layer's settings with a noise multiplier.
     """
 
@@ -231,19 +231,19 @@ class Layer:
             ``Subject`` in its texts; None where it needs rows of rated items.
         requires: layers without which it does not stack.
         excludes: layers and roles that it does not stack with.
-        stands: which coalitions it withstands; none where it claims nothing.
+        stands: which coalitions it withstands; empty for a layer without a claim.
         options: settings that raise how many clients stand behind what those learn.
         hosted: halves of the collector that it builds, one at a time, for hosts that have one of
             them; None where its parties cannot be elsewhere.
         start: settings to start from in a federation, where defaults do not fit.
         costs: what clients pay for it beside bytes, in a clause.
         bears: settings of an algorithm, of one that has them all, under which training bears it.
-        fits: refuses what only layers and federation together decide.
+        fits: refuses what cannot be checked before layers and federation are known together.
         budget: the budget that its noise is to be found from, None where it has its noise.
         simulated: what stood in for its cryptography where none was carried out.
         real: what carrying it out amounted to, beyond the protocol itself.
         uncounted: messages that no meter counts, in a sentence.
-        also_called: what else people call it, in small letters, words parted by spaces.
+        also_called: its other names, in small letters, words separated by spaces.
 
     Raises:
         ConfigError: a role, trait or claim is missing or unknown, or its settings check nothing.

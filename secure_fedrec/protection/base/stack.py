@@ -160,7 +160,7 @@ class Stack(Folding):
         return () if known is None else known.denoisers or ()
 
     def released(self, *, rounds: int, repeated: int = 0) -> tuple[Released, ...]:
-        """What the noised parts release in so many rounds and those begun once more."""
+        """What the noised parts release in that many rounds and restarted rounds."""
         parts: tuple[object, ...] = (self.collector, self.cloak, self.bags)
         found = (
             part.released(rounds=rounds, repeated=repeated)
@@ -189,13 +189,15 @@ class Stack(Folding):
             raise ConfigError("n_clients", self.n_clients, f"the bags have {bags.n_clients}")
         if self.cloak is not None:
             raise ConfigError(
-                "protection", self.cloak.describe()[0], "covers rows; an upload with bags has none"
+                "protection",
+                self.cloak.describe()[0],
+                "covers rows; an upload with bags does not have rows",
             )
         if "server" in self.collector.model_hidden_from:
             raise ConfigError(
                 "protection.bags",
                 bags.names,
-                "clients who keep the public state from the server cannot leave its bags to it",
+                "where clients keep the public state from the server, it cannot receive bags",
             )
 
 
@@ -207,7 +209,7 @@ class StackSession:
         stack: the layers.
         session: the collector's part.
         round: its number.
-        wire: of the run.
+        wire: wire of the run.
         bags: the bags' part; None without bags.
 
     Attributes:

@@ -199,7 +199,7 @@ class TableCollector:
         self.codec = table["codec"]
 
     def participants(self, cohort: IntArray) -> IntArray:
-        """Everybody in the cohort takes part."""
+        """All clients of the cohort take part."""
         return np.sort(cohort)
 
     def open(self, *, round_: int, participants: IntArray, wire: Wire) -> RoundSession:
@@ -231,11 +231,11 @@ class TableCollector:
         """
 
     def expected(self, plain: Aggregate) -> Aggregate | None:
-        """What the server comes to where clients' rows sum to this; None where noise is added."""
+        """The server's result where clients' rows sum to this; None where noise is added."""
         return plain
 
     def withstands(self, cohort: int) -> Withstood:
-        """Any coalition: what the parties tell one another is attacked."""
+        """Any coalition: attacks see what its parties know together."""
         return Withstood()
 
 
@@ -244,10 +244,10 @@ class TableSession:
     """One round of a collector of rows.
 
     Args:
-        collector: whose round it is.
+        collector: collector of the round or rounds.
         round: its number.
         order: int64[P], the clients, in the order in which they are submitted.
-        wire: of the run.
+        wire: wire of the run.
     """
 
     collector: TableCollector
@@ -256,12 +256,12 @@ class TableSession:
     wire: Wire
 
     def exempt(self, clients: IntArray) -> BoolArray:
-        """Nobody is exempt from the cloak."""
+        """No client is exempt from the cloak."""
         return np.zeros(len(clients), dtype=bool)
 
     @contextmanager
     def in_round(self) -> Iterator[None]:
-        """Let what goes wrong inside name the round."""
+        """Add the round to errors raised inside."""
         try:
             yield
         except ProtocolError as error:

@@ -30,7 +30,7 @@ from secure_fedrec.traits import Traits
 from secure_fedrec.uploads import RowBlock
 
 ANSWERED = Traits(virtual_rows="summed", reports="some", uploads=None, noise=None, denoising=None)
-"""Of uploads whose rows are those reported."""
+"""Traits of uploads whose rows are those reported."""
 
 _DELTA = 1e-5
 """Of a claim without a delta of its own."""
@@ -84,7 +84,7 @@ class RandomizedResponse:
         return np.ceil(rated * self.config.report_rated).astype(np.int64) + virtual, virtual
 
     def capped(self, rated: IntArray) -> IntArray:
-        """Nobody: the number of virtual items is random."""
+        """No client: the number of virtual items is random."""
         return np.empty(0, dtype=np.int64)
 
     @property

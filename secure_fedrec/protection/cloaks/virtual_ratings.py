@@ -82,7 +82,7 @@ class VirtualRatings:
         config: settings.
         n_items: rows of the shared table.
         streams: the run's random streams; uses the one named "fakes".
-        popularity: int64[m], clients that rated each item, as everybody knows; needed to draw by
+        popularity: int64[m], public number of clients that rated each item; needed to draw by
             popularity.
 
     Raises:

@@ -21,7 +21,7 @@ class RoutedClient(PathStart):
     Args:
         attempt: the attempt.
         identity: its key.
-        rows: what it sends.
+        rows: the rows that it sends.
     """
 
     def __init__(self, attempt: RoutedAttempt, identity: Identity, rows: ClientRows) -> None:

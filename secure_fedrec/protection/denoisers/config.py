@@ -38,7 +38,7 @@ class DenoisersConfig(Settings, section="protection"):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Binding:
-    """Who denoises for whom.
+    """Which denoiser serves which clients.
 
     Args:
         denoisers: int64[eta], client number of each denoiser.

@@ -14,9 +14,9 @@ paper make the *divisor* exact as well: the count a denoiser reports is the numb
 less one for each of its own ratings (as printed, the server cannot count the denoisers' ratings but
 sums their gradients), and the rows it sends are the union of collected and own items.
 
-Assumptions, none of them enforced here: the channel to the denoiser hides the sender, the server
-does not know who is bound to whom, and nobody deviates from the protocol. The attack suite shows
-what is left of the claim under them.
+Assumptions, which are not enforced here: the channel to the denoiser hides the sender, the server
+does not know which denoiser serves which client, and all parties follow the protocol. The attack
+suite shows what is left of the claim under them.
 """
 
 from dataclasses import replace
@@ -46,7 +46,7 @@ from secure_fedrec.wire import Messages, Parties, Step, Traffic, Wire, message_s
 DENOISED = Traits(
     virtual_rows="taken-out", reports=None, uploads="rows", noise=None, denoising="groups"
 )
-"""Of uploads from which denoisers take the virtual rows, but for who those are."""
+"""Traits of uploads from which denoisers take the virtual rows, without the denoisers' numbers."""
 
 
 class Denoisers(TableCollector):
@@ -68,10 +68,10 @@ class Denoisers(TableCollector):
         self.arrival = streams.stream("arrival")
 
     def participants(self, cohort: IntArray) -> IntArray:
-        """Clients whose whole group can work.
+        """Clients of the groups in which all parties needed are present.
 
-        A client whose denoiser is absent sits the round out, and so does a denoiser none of whose
-        clients is present: its sum would be its own rows alone.
+        A client whose denoiser is absent sits the round out, and so does a denoiser without any of
+        its clients is present: its sum would be its own rows alone.
         """
         binding = self.binding
         groups = binding.group[cohort]

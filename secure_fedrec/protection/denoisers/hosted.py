@@ -42,7 +42,7 @@ class HostedDenoisers(NoHelpers):
     """Halves of rounds of denoisers behind mixes.
 
     Args:
-        collector: whose rounds they are.
+        collector: collector of the round or rounds.
     """
 
     whole = True
@@ -57,7 +57,7 @@ class HostedDenoisers(NoHelpers):
         """The server's side.
 
         Raises:
-            ProtocolError: its batch would hold the cells of one sender alone, or of nobody.
+            ProtocolError: its batch would hold the cells of one sender only, or no cells.
         """
         attempt = RoutedAttempt(self._collector, at)
         if not len(attempt.senders):

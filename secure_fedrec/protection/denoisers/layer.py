@@ -16,7 +16,7 @@ def _without_channel(collector: Denoisers) -> Hosting:
     raise ConfigError(
         "protection",
         "denoisers",
-        "assumes a channel that hides who sends, which no line between hosts is: "
+        "assumes a channel that hides who sends, which lines between hosts do not: "
         'add the layer "routing"',
     )
 
@@ -68,12 +68,12 @@ ROUTING = Layer(
     requires=("virtual-ratings", "denoisers"),
     claim=Claim(
         system="FedRec++ over a mix cascade",
-        hides="as FedRec++; who sent what to a denoiser, from everybody on the way",
+        hides="as FedRec++; who sent what to a denoiser, from all parties on the way",
         assumes="as FedRec; one honest mix per path; mixes that replace no cells, or clients "
         "that look for theirs in the denoisers' receipts",
         lossless=True,
-        found="as FedRec++: the channel was not the weak place, the repeated rows are; cells "
-        "have no authentic sender, and what a mix puts in besides is not detected",
+        found="as FedRec++: repeated rows, not the channel, are the weakness; cells do not have an "
+        "authentic sender, and cells that a mix adds are not detected",
     ),
     simulated="messages lost their senders without being sealed or mixed; run with "
     "execution = real for the cryptography itself",

@@ -102,7 +102,7 @@ class RoutedAttempt:
         """Sender and rows of such a message.
 
         Raises:
-            ProtocolError, WireError: it is none.
+            ProtocolError, WireError: the bytes are not such a message.
         """
         sender, body = self._messages.open(data, kind)
         return sender, self.decode(body, _STEPS[kind])

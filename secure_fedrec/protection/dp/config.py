@@ -96,7 +96,7 @@ def encoding_of(
 def corrupt_clients(
     config: MaskingLayerConfig, noise: SkellamLayerConfig, *, cohort: int, n_clients: int
 ) -> int:
-    """Clients whose noise does not count.
+    """Number of clients whose noise does not count.
 
     Raises:
         ConfigError: fewer than the masks reckon with.

@@ -1,8 +1,9 @@
 """Gaussian or Laplace noise added in one place: by each client (local) or by the server (central).
 
-Local noise protects a client's upload from everybody, the server included, without any other layer;
-it is what Fednoise does with Laplace or Gaussian noise on the gradients of a client. Central noise
-protects a client from those who get only the released sum; the server, which adds it, is trusted.
+Local noise protects a client's upload from all other parties, the server included, without any
+other layer; it is what Fednoise does with Laplace or Gaussian noise on the gradients of a client.
+Central noise protects a client from those who get only the released sum; the server, which adds it,
+is trusted.
 
 Papers write ``gradient + noise`` in real numbers. In floating point that form has holes: which
 doubles a sum can take depends on the secret, so single outputs rule inputs out (Mironov, "On
@@ -104,7 +105,7 @@ class DirectNoiseConfig(Settings, section="dp"):
 
         Args:
             rounds: number of rounds.
-            sampling: how cohorts are drawn; none means that they are public. It amplifies central
+            sampling: how cohorts are drawn; None means that they are public. It amplifies central
                 noise only, whose distribution does not depend on who took part.
 
         Raises:
@@ -204,7 +205,7 @@ class LocalNoise(_PlacedNoise):
         """Unbiased estimates of the sums of the clipped parts over so many clients.
 
         Raises:
-            ProtocolError: more clients than the cohort, or none.
+            ProtocolError: there are more clients than the cohort has, or no clients.
             WireError: not ring words of the right shape.
         """
         return self._decoded(ring_sum, clients)
@@ -223,7 +224,7 @@ class CentralNoise(_PlacedNoise):
     place = "central"
 
     def encode(self, values: Mapping[str, FloatArray]) -> RingArray:
-        """The client's part: clip and round; nothing hides the words from who receives them.
+        """The client's part: clip and round; the words are not hidden from their receiver.
 
         Raises:
             EncodingError: the contribution is malformed, NaN or infinite.

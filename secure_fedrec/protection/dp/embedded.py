@@ -79,7 +79,7 @@ class NoisedSum(MaskedSum):
             )
         corrupt = corrupt_clients(config, noise, cohort=cohort, n_clients=self.n_clients)
         if corrupt >= config.min_survivors:
-            problem = f"must exceed the {corrupt} clients whose noise protects nobody"
+            problem = f"must exceed the {corrupt} clients whose noise does not count"
             raise ConfigError("protection.min_survivors", config.min_survivors, problem)
         self.clip = clip
         self.noise = replace(noise, corrupt=corrupt)

@@ -14,10 +14,10 @@ class HostedNoisedSum(HostedMaskedSum):
     """The server's side of one attempt whose clients have noised what they sent.
 
     Args:
-        collector: whose round it is.
+        collector: collector of the round or rounds.
         hub: the server's half.
         at: the attempt.
-        layout: what its words stand for.
+        layout: meaning of the words.
     """
 
     _collector: NoisedSum
@@ -38,7 +38,7 @@ class HostedNoise(HostedMasks):
     """Halves of masked rounds in which every client adds noise.
 
     Args:
-        collector: whose rounds they are.
+        collector: collector of the round or rounds.
     """
 
     _collector: NoisedSum

@@ -13,7 +13,7 @@ from secure_fedrec.protection.dp.skellam import skellam_events
 from secure_fedrec.traits import AS_BEFORE
 
 _EPSILON = 8.0
-"""A budget to start from, over all rounds; whoever needs less pays with accuracy."""
+"""A default budget over all rounds; a smaller one costs accuracy."""
 
 
 CLIP = Layer(
@@ -68,18 +68,18 @@ SKELLAM = Layer(
     ),
     claim=Claim(
         system="federated PMF with distributed differential privacy (Agarwal et al. 2021)",
-        hides="a client's whole contribution, rows and counts, from the server and from "
-        "whoever sees the model, up to the stated epsilon and delta",
+        hides="a client's whole contribution, rows and counts, from the server and from anyone who "
+        f"sees the model, up to the stated epsilon and delta",
         assumes="as masking; at most the configured number of clients reveal their noise",
         lossless=False,
-        found="counts and tail rows are estimates; what is paid is accuracy",
+        found="counts and tail rows are estimates; the cost is accuracy",
     ),
     elsewhere=Claim(
         system="{name}{of} with distributed differential privacy (Agarwal et al. 2021)",
-        hides="{uploads}, from the server and from whoever sees the model, up to the stated "
-        "epsilon and delta",
+        hides="{uploads}, from the server and from anyone who sees the model, up to the stated "
+        f"epsilon and delta",
         assumes="as masking; at most the configured number of clients reveal their noise",
         lossless=False,
-        found="sums are estimates; what is paid is accuracy{beside}",
+        found="sums are estimates; the cost is accuracy{beside}",
     ),
 )

@@ -88,14 +88,14 @@ def response_for_epsilon(epsilon: float) -> RandomizedResponseConfig:
 
 
 def rated_set_events(config: RandomizedResponseConfig, *, rounds: int) -> tuple[Event, ...]:
-    """What the reports of so many rounds release about one bit: the cheaper of the two bounds.
+    """What the reports of that many rounds release about one bit: the smaller of the two bounds.
 
     Args:
         config: the cloak's settings.
         rounds: rounds in which a client reports.
 
     Raises:
-        ConfigError: neither stage bounds anything.
+        ConfigError: neither stage gives a bound.
     """
     lasting, each = permanent_epsilon(config), report_epsilon(config)
     once = lasting <= rounds * each

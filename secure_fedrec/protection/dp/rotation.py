@@ -1,9 +1,9 @@
 """A public random rotation: spreads a vector over its coordinates, so that none stands out.
 
-The rotation is orthonormal, linear and known to everybody: it protects nothing. It is there so
-that a coordinate of a sum of n vectors of norm c is about n c / sqrt(d) and not n c, which is what
-lets a small ring hold the sum (Kairouz, Liu and Steinke, "The distributed discrete Gaussian
-mechanism for federated learning with secure aggregation", 2021; Suresh et al. 2017).
+The rotation is orthonormal, linear and public: it does not protect anything. It is there so that a
+coordinate of a sum of n vectors of norm c is about n c / sqrt(d) and not n c, which is what lets a
+small ring hold the sum (Kairouz, Liu and Steinke, "The distributed discrete Gaussian mechanism for
+federated learning with secure aggregation", 2021; Suresh et al. 2017).
 
 A Walsh-Hadamard transform needs a power of two. Padding would nearly double the upload in the worst
 case, so a window of W coordinates, W the largest power of two that is at most d, is moved instead:

@@ -82,7 +82,7 @@ def norm_bound(norm: float, size: int, *, rejection: float, order: Literal[1, 2]
         norm: r, the norm before rounding, in ring units, at most ``MOST_NORM``.
         size: d.
         rejection: beta, in (0, 1).
-        order: of the norm.
+        order: order of the norm.
     """
     doubt = -math.log(rejection)
     if order == 1:

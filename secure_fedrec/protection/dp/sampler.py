@@ -1,7 +1,7 @@
 """Drawing from a noise table: AES-256 in counter mode under a fresh key of the operating system.
 
 Each call draws its own key. No state lives between calls, so two processes forked from one cannot
-draw the same noise, and what one call drew says nothing about another.
+draw the same noise, and the draws of different calls are independent.
 
 The number of steps of a draw depends on its magnitude (a few steps of bisection in the tails), and
 table look-ups touch memory that depends on it. An adversary who can time single draws or watch the

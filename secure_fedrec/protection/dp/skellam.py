@@ -77,7 +77,7 @@ class SkellamConfig(Settings, section="dp"):
             raise ConfigError(
                 "dp.min_survivors",
                 self.min_survivors,
-                f"must exceed {{corrupt}} = {self.corrupt} (their noise protects nobody) and be at "
+                f"must exceed {{corrupt}} = {self.corrupt} (their noise does not count) and be at "
                 f"most {{cohort}} = {self.cohort}",
                 related={"corrupt": "dp.corrupt", "cohort": "dp.cohort"},
             )
@@ -92,7 +92,7 @@ class SkellamConfig(Settings, section="dp"):
 
     @property
     def local_variance(self) -> float:
-        """Variance that each client adds: the least float whose sum over the honest is enough."""
+        """Variance that each client adds: the least whose sum over honest clients is enough."""
         return local_share(self.variance, self.min_survivors - self.corrupt)
 
     @property
@@ -126,7 +126,7 @@ class SkellamConfig(Settings, section="dp"):
         return math.sqrt(survivors * self.local_variance) / self.encoding.scale
 
     def events(self, *, rounds: int) -> tuple[Event, ...]:
-        """What so many rounds release: the noised sum, and every part that leaves exactly."""
+        """What that many rounds release: the noised sum, and every part released without noise."""
         contribution = self.encoding.contribution
         names = ", ".join(part.name for part in contribution.noised)
         (planned,) = skellam_events(self.noise_multiplier, self.encoding, rounds=rounds)
@@ -233,8 +233,8 @@ class SkellamClient(_Half):
 
         Raises:
             EncodingError: the contribution is malformed, NaN or infinite.
-            ProtocolError: asked a second time. Two noisy copies of one contribution cost twice what
-                the round's event says.
+            ProtocolError: called a second time. Two noisy copies of one contribution cost twice
+                what the round's event says.
         """
         if self._spent:
             raise ProtocolError("this round's contribution was given out already")

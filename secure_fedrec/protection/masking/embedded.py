@@ -1,4 +1,4 @@
-"""Masked sums as a collector of the engine: the server learns sums and counts, and nobody's rows.
+"""Masked sums as a collector of the engine: the server learns sums and counts, but no rows.
 
 Every upload is hidden under pads that cancel in the sum, as the protocol's masks do once all
 clients are heard: each client adds its own keystream and takes off its successor's, so that any set
@@ -56,7 +56,7 @@ class MaskedSum(HiddenSum):
     def withstands(self, cohort: int) -> Withstood:
         """The configured share of clients with the server.
 
-        Without it they are sent no sum; what they read off public tables no attack tries.
+        Without it they are not sent a sum; no attack tries what they read off public tables.
         """
         return Withstood(
             with_server=self.config.corrupt_clients(cohort=cohort, n_clients=self.n_clients),
@@ -71,7 +71,7 @@ class MaskedSum(HiddenSum):
         """The protocol's settings for a round.
 
         Args:
-            clients: of the round.
+            clients: clients of the round.
             length: ring words of each.
             named: hash of what the words stand for.
             stated: digest of the round's statement.
@@ -155,7 +155,7 @@ class MaskedSession(HiddenSession):
             ProtocolError: no client has submitted.
         """
         if self._sum is None:
-            raise ProtocolError(f"round {self.round}: nobody has submitted")
+            raise ProtocolError(f"round {self.round}: no client has submitted")
         return self._opened(self._sum)
 
     def _floored(self, floor: TailFloor) -> tuple[Aggregate, IntArray]:

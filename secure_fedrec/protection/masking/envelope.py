@@ -63,15 +63,15 @@ class Kind(IntEnum):
     ADVERTISE = 2
     """R1, client to server: public keys of the round."""
     KEYS = 3
-    """R1, server to client: who advertised, and the neighbours' advertisements."""
+    """R1, server to client: clients that advertised, and the neighbours' advertisements."""
     SHARES = 4
     """R2, client to server: encrypted shares for each neighbour."""
     BOXES = 5
-    """R2, server to client: who shared, and the neighbours' shares."""
+    """R2, server to client: clients that shared, and the neighbours' shares."""
     UPLOAD = 6
     """R3, client to server: the masked vector."""
     SURVIVORS = 7
-    """R4, server to client: whose vectors are in the sum."""
+    """R4, server to client: clients whose vectors are in the sum."""
     CONFIRM = 8
     """R4, client to server: signature on that set; against an active server only."""
     QUORUM = 9
@@ -125,7 +125,7 @@ class Envelope:
     """A message taken apart; nothing in it has been verified yet.
 
     Args:
-        kind: what it is.
+        kind: kind of the message.
         sender: client number, or ``SERVER``.
         context: the round that it names.
         proven: header, head and proof: this message's leaf in a transcript.
@@ -257,7 +257,7 @@ def _mac(key: bytes, prefix: bytes, payload: bytes | memoryview) -> bytes:
 
 
 def round_number(data: bytes) -> int:
-    """The round's number that a message names, nothing of which was verified; 0 of no message."""
+    """The round's number that an unverified message names; 0 if the bytes are not a message."""
     return int.from_bytes(data[_ROUND], "little")
 
 

@@ -161,11 +161,11 @@ def run_round(
         clients: the client halves by number.
         vectors: what each client uploads.
         drops: the message that a client is the first not to send (ADVERTISE, SHARES, UPLOAD,
-            CONFIRM or REVEAL); it stays silent from then on. (Who is not on the committee owes no
-            CONFIRM, and is silent from QUORUM on.)
+            CONFIRM or REVEAL); it stays silent from then on. (A client that is not on the committee
+            owes no CONFIRM, and is silent from QUORUM on.)
         epoch: epoch of the beacon, 0 without one.
         beacon: public randomness of that epoch, published once advertisements are closed.
-        carrier: what stands between the halves; by default everything arrives.
+        carrier: carries messages between the halves; by default everything arrives.
 
     Raises:
         ProtocolError: the round aborted; there is no partial result.

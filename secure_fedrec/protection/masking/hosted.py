@@ -38,10 +38,10 @@ class HostedMaskedSum(EveryRowSum):
     """The server's side of one attempt.
 
     Args:
-        collector: whose round it is.
+        collector: collector of the round or rounds.
         hub: the server's half.
         at: the attempt.
-        layout: what its words stand for.
+        layout: meaning of the words.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class HostedMasks(NoHelpers, KeysAhead):
     """Halves of masked rounds, whose keys can be agreed on ahead (``hosting.KeysAhead``).
 
     Args:
-        collector: whose rounds they are.
+        collector: collector of the round or rounds.
     """
 
     opens = last_stage = Kind.REVEAL.name

@@ -48,7 +48,7 @@ class FloorAttempt:
     """What server and clients of an attempt agree on before the first round.
 
     Args:
-        collector: whose rounds they are.
+        collector: collector of the round or rounds.
         floor: the floor.
         at: the attempt.
     """
@@ -114,7 +114,7 @@ class FloorHub(HostedSum):
 
     @property
     def finished(self) -> bool:
-        """Whether the rows at the floor are summed, or there are none."""
+        """Whether the rows at the floor are summed, or no rows reach the floor."""
         if self._second is not None:
             return self._second.finished
         return self._first.finished
@@ -207,7 +207,7 @@ class FloorClient:
     Args:
         attempt: the attempt.
         identity: its key.
-        journal: what it has committed to.
+        journal: record of what it has committed to.
         rows: float64 rows of the client, one segment.
     """
 
@@ -279,7 +279,7 @@ class HostedFloor(NoHelpers):
     """Halves of masked rounds with a tail floor.
 
     Args:
-        collector: whose rounds they are.
+        collector: collector of the round or rounds.
         floor: the floor.
     """
 

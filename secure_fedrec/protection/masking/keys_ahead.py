@@ -29,4 +29,4 @@ class KeysAhead(Protocol):
         """A client's half, to which nothing is loaded yet (``half``)."""
 
     def load(self, at: Standing, client: MaskingClient, rows: ClientRows) -> None:
-        """Load what the client has computed from the public state, which is known now."""
+        """Load the client's upload, computed from the public state, which is known now."""

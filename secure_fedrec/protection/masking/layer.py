@@ -42,9 +42,9 @@ _MASKED = Claim(
     assumes="a roster of signing keys that the server did not choose, and at most the "
     "configured share of clients working with the server",
     lossless=True,
-    found="one upload tells nothing; sums over few clients are equations in their vectors: an "
-    "item with a single rater is that rater's row, whoever it is, and a tail floor only raises, "
-    "for a curious server, how many raters the smallest sum has; "
+    found="one upload tells nothing; sums over few clients are equations in their vectors: the sum "
+    "of an item with a single rater is that rater's row, and a tail floor only raises, for a "
+    "curious server, how many raters the smallest sum has; "
     "sums of different cohorts can be subtracted, by which a server that deviates opens "
     "single uploads over several rounds",
 )
@@ -72,7 +72,8 @@ MASKING = Layer(
             setting="tail_floor",
             raises="lone rows",
             costs="a round of masked counts before every sum, and rows of fewer clients are not "
-            "learned; a floor raises what a sum is over and hides nobody in it",
+            "learned; a floor raises how many clients a sum is over and does not hide any of "
+            f"them",
             lossless=False,
         ),
     ),

@@ -26,13 +26,13 @@ class MaskingLayerConfig(Settings, section="protection"):
         execution: "simulated", or "real": run the halves, keys and signatures over the wire.
         min_survivors: fewest clients whose sum may be formed.
         tail_floor: rows of items with fewer ratings in the round are not sent; 0 or 1 sends all.
-            It raises how many clients the smallest sum is over, and hides none of them. More than
-            1 needs a curious server: an active one would sign false counts.
+            It raises how many clients the smallest sum is over, and does not hide any of them. More
+            than 1 needs a curious server: an active one would sign false counts.
         corrupt: fraction of the federation's clients that may work with the server.
         adversary: the server that is withstood, "curious" or "active".
         beacon: against an active server rounds of more than 128 clients mask on a sparse graph,
             which public randomness draws: that of the roster's "operator", one signed value a
-            round; the embedded engine draws it itself. "none" has complete graphs alone.
+            round; the embedded engine draws it itself. "none" allows complete graphs only.
 
     Raises:
         ConfigError: a field is out of range.
@@ -67,7 +67,7 @@ class MaskingLayerConfig(Settings, section="protection"):
         """Of the protocol, for rounds of so many clients.
 
         Raises:
-            ConfigError: it has none that meet its bounds.
+            ConfigError: it does not have settings that meet its bounds.
         """
         with renamed_keys(_KEYS, {"protection.corrupt": self.corrupt}):
             return find_parameters(
@@ -81,7 +81,7 @@ class MaskingLayerConfig(Settings, section="protection"):
     def corrupt_clients(self, *, cohort: int, n_clients: int) -> int:
         """Clients of a round that may work with the server.
 
-        All of the federation's where everybody takes part; of a cohort drawn at random, more than
+        All of the federation's where all clients take part; of a cohort drawn at random, more than
         its share of them is a matter of luck, and this many are exceeded with 2^-41.
         """
         marked = int(Fraction(repr(self.corrupt)) * n_clients)

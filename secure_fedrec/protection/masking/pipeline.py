@@ -29,7 +29,7 @@ class PipelinedServer:
 
     Args:
         current: the round that is to be summed; not started, or with its keys agreed on.
-        following: the next one, not started; None where none follows.
+        following: the next round, not started; None after the last round.
     """
 
     node = SERVER
@@ -51,7 +51,7 @@ class PipelinedServer:
 
     @property
     def agreed(self) -> MaskingServer | None:
-        """The next round, once clients have shared keys of it; None before, or if it was lost."""
+        """The next round, once clients have shared its keys; None before, or if it was lost."""
         following = self._following
         if following is None or following.state is not ServerState.SHARES:
             return None
@@ -69,7 +69,7 @@ class PipelinedServer:
         return self._current.step(()) + self._ahead()
 
     def take_beacons(self, published: Callable[[int], bytes]) -> None:
-        """Take the beacons of rounds whose advertisements are in, before ``step`` closes them.
+        """Take the beacons of rounds with advertisements, before ``step`` closes them.
 
         Args:
             published: gives the value of an epoch, or refuses.
@@ -148,6 +148,6 @@ class PipelinedClient:
         return answers
 
     def told(self) -> list[ProtocolError | WireError]:
-        """What one half has refused while the other answered, since this was last asked."""
+        """What one half has refused while the other answered, since the last call."""
         refusals, self._refusals = self._refusals, []
         return refusals

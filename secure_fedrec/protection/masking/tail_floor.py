@@ -9,11 +9,11 @@ items. Suppressing rows after unmasking would hide nothing from the server. Henc
 
 Each client derives the second layout itself from the counts that the server signed and refuses any
 other. What is left: sums over a few clients are equations in their vectors, so a floor raises what
-a search has to find at once, and hides nobody; the counts show which rows one client alone has,
-though not whose and not what is in them; and the counts are the server's word. An active server
-would sign a count of five for a row that one client has, and be sent that row: so a configuration
-against one is refused. The floor holds against a curious server and against all who see the
-published sums.
+a search has to find at once, and does not hide any client; the counts show which rows only one
+client has, though neither that client nor the values; and the counts are the server's word. An
+active server would sign a count of five for a row that one client has, and be sent that row: so a
+configuration against one is refused. The floor holds against a curious server and against all who
+see the published sums.
 """
 
 from dataclasses import dataclass, replace
@@ -47,7 +47,7 @@ class SecondRound:
     Args:
         layout: the rows that are summed.
         cohort: int64[n], the survivors of the first round.
-        statement: of the second round: the first one's, with the counts and their cohort;
+        statement: statement of the second round: the first one's, with the counts and their cohort;
             None where nothing is stated.
         min_survivors: fewest survivors of the second round.
     """
@@ -58,7 +58,7 @@ class SecondRound:
     min_survivors: int
 
     def expected(self, *, corrupt_clients: int) -> Expected:
-        """What a client must insist on.
+        """Facts of the second round that a client must insist on.
 
         Args:
             corrupt_clients: corrupt clients that the first round reckoned with; all of them may be
@@ -103,7 +103,8 @@ class TailFloor(Settings, section="tail_floor"):
         """Refuse a floor against a server that may lie.
 
         Args:
-            adversary: the server that is to be withstood ("both" of a plan is not one of ours).
+            adversary: the server that is to be withstood; "both", which a plan may name, is not
+                allowed.
             key: name of the setting.
 
         Raises:
@@ -157,7 +158,7 @@ class TailFloor(Settings, section="tail_floor"):
             counts: int64[rows], how many survivors have each row.
             cohort: int64[n], those survivors.
             first: configuration of the first round.
-            statement: of the first round; None where nothing is stated.
+            statement: statement of the first round; None where nothing is stated.
             codec: ring of the second round.
             width: values per row.
             max_count: largest count of one client's row.
@@ -199,7 +200,7 @@ class TailFloor(Settings, section="tail_floor"):
             client: its half of the finished first round.
             packed: the published sum.
             first: layout of the first round.
-            statement: of the first round; None where nothing is stated.
+            statement: statement of the first round; None where nothing is stated.
             codec: ring of the second round.
             width: values per row.
             max_count: largest count of one client's row.

@@ -35,10 +35,10 @@ _BYTES = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharedArrays:
-    """What of a model is summed.
+    """The arrays of a model that are summed.
 
     Args:
-        shapes: of the arrays that are shared, by name, in ascending order.
+        shapes: shapes of the arrays that are shared, by name, in ascending order.
         home: names of those that are not, in ascending order.
     """
 
@@ -127,7 +127,7 @@ def select(model: Arrays, *, shared: Sequence[str], private: Sequence[str]) -> S
 
     Raises:
         ConfigError: a pattern matches no array, a pattern names one that cannot be shared, or
-            nothing is left to share; the arrays that there are stand in the message.
+            no array is left to share; the message lists the existing arrays.
         EncodingError: a value of an array that is shared is not finite.
     """
     for key, patterns in (("shared", shared), ("private", private)):
@@ -147,7 +147,7 @@ def select(model: Arrays, *, shared: Sequence[str], private: Sequence[str]) -> S
 
 
 def require_matches(key: str, patterns: Iterable[str], names: Iterable[str]) -> None:
-    """Check that every pattern matches a name: one that is misspelt would share what it should not.
+    """Check that every pattern matches a name: a misspelt pattern would share the wrong arrays.
 
     Raises:
         ConfigError: one does not; the names stand in the message.

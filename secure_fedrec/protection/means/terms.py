@@ -1,10 +1,10 @@
-"""Means of arrays under masks, for anybody's training loop: what all parties settle first.
+"""Means of arrays under masks, for any training loop: the terms that all parties fix first.
 
 A loop of one's own has arrays (what a client's model moved by), weights, and a server that wants
 their mean. ``MaskedMean`` and ``NoisedMean`` say which arrays are shared and how their mean is
 hidden, in one settings object that is equal on every host. What a round's halves of ``masking``
 must agree on follows from it, from the arrays that are shared and from what ``hosting.Standing``
-says of the attempt. Who carries the halves' messages is no matter here:
+says of the attempt. How the halves' messages are carried does not matter here:
 ``engines.distributed.mean_site`` is one half's host.
 """
 
@@ -75,7 +75,7 @@ _KEYS: Mapping[str, str] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Update:
-    """What one client hands in.
+    """One client's upload.
 
     Args:
         arrays: what each array of the model moved by, of the model's shapes; those that are not
@@ -91,7 +91,7 @@ class Update:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Mean:
-    """What the server learns.
+    """The mean, which is what the server learns.
 
     Args:
         arrays: the weighted mean of each array that is shared, float64, by name.
@@ -415,7 +415,7 @@ class NoisedMean(_UnderMasks):
 
     @property
     def metrics(self) -> Mapping[str, float]:
-        """None: each would take noise of its own."""
+        """No metrics: each would need noise of its own."""
         return {}
 
     def encode(self, update: Update, at: Standing, shared: SharedArrays) -> EncodedVector:

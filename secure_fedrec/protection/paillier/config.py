@@ -12,7 +12,7 @@ class EncryptionLayerConfig(Settings, section="protection"):
 
     Args:
         execution: "simulated", or "real": encrypt, sum and open over the wire.
-        holder: who holds the key, "clients" or "authority".
+        holder: the holder of the key, "clients" or "authority".
         key_bits: length of the modulus, 2048 to 8192, a multiple of 16.
         min_survivors: fewest clients whose sum may be opened.
 

@@ -1,12 +1,13 @@
 """Paillier sums as a collector of the engine: the server adds ciphertexts and reads none.
 
-Who reads the sum depends on who holds the key (``paillier.key_holders``):
+Which party reads the sum depends on which holds the key (``paillier.key_holders``):
 
 - an *authority* opens it for the server, which goes on as it does with plain sums;
 - the *clients* open it for themselves, as in FedMF. The server keeps the public state encrypted and
-  hands out what it cannot read; two clients decrypt the sums, take the algorithm's server step and
-  encrypt the next state. The aggregate that the engine is given holds the integers which those two
-  decrypted, so the engine's public state is the clients', and no view of the server has either.
+  hands out tables that it cannot read; two clients decrypt the sums, take the algorithm's server
+  step and encrypt the next state. The aggregate that the engine is given holds the integers which
+  those two decrypted, so the engine's public state is the clients', and no view of the server has
+  either.
 
 Clients send as many random words as they would ciphertexts, which to whoever lacks the key is the
 same thing, and plaintexts are added up beside.
@@ -121,7 +122,7 @@ class EncryptedSession(HiddenSession):
         """
         self._gathered.require_complete()
         if self._sum is None:
-            raise ProtocolError(f"round {self.round}: nobody has submitted")
+            raise ProtocolError(f"round {self.round}: no client has submitted")
         aggregate = self._sum.open()
         beside = [sent for sent in self._foreseen() if sent.kind not in _ELSEWHERE]
         meter_beside(self.wire.meter, beside)

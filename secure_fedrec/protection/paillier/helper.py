@@ -10,7 +10,7 @@
 The halves take and give bytes and own no socket, thread or clock. Every client of the cohort takes
 part: a missing, repeated or malformed message refuses the step, and no sum is opened without all.
 What the arrangement promises, and against whom, is in ``key_holders``: without masks the authority
-cannot tell a sum from one upload, since anybody can encrypt a count.
+cannot tell a sum from one upload, since any party can encrypt a count.
 """
 
 from collections.abc import Sequence

@@ -63,8 +63,8 @@ class _HostedCiphertextSum(EveryRowSum):
 
     Args:
         hub: the server's half.
-        collector: whose round it is.
-        plan: of the attempt.
+        collector: collector of the round or rounds.
+        plan: plan of the attempt.
         at: the attempt.
     """
 
@@ -120,7 +120,7 @@ class _HostedCiphertexts(NoHelpers):
     """What hosts of encrypted rounds have in common, whoever holds the key.
 
     Args:
-        collector: whose rounds they are.
+        collector: collector of the round or rounds.
     """
 
     whole = True
@@ -225,7 +225,7 @@ class HostedEncryption(_HostedCiphertexts):
 
 
 class HostedTable(_HostedCiphertextSum):
-    """The server's side of one attempt that it reads nothing of (``hosting.Left``)."""
+    """The server's side of one attempt whose sums it cannot read (``hosting.Left``)."""
 
     hub: TableServer
 
@@ -236,7 +236,7 @@ class HostedTable(_HostedCiphertextSum):
 
     @override
     def aggregate(self) -> Aggregate:
-        """There is none here.
+        """Refused: the server does not hold an aggregate.
 
         Raises:
             ProtocolError: always.
@@ -248,7 +248,9 @@ class HostedTables(_HostedCiphertexts, StateHidden):
     """Halves of rounds whose key the clients hold (``hosting.StateHidden``)."""
 
     uploads, opens = "UPLOADS", "UPDATES"
-    unrecorded = "the server's host cannot say what the public state was: clients keep it from it"
+    unrecorded = (
+        "the server's host cannot state the public state: clients keep it secret from the server"
+    )
 
     def __init__(self, collector: EncryptedSum) -> None:
         super().__init__(collector)
@@ -276,7 +278,7 @@ class HostedTables(_HostedCiphertexts, StateHidden):
         """Check a client's private key.
 
         Raises:
-            ConfigError: it is not the private half of what all hosts hold.
+            ConfigError: it is not the private half of the key that all hosts hold.
         """
         try:
             fits = PrivateKey.from_bytes(secret).public == PublicKey.from_bytes(keys)

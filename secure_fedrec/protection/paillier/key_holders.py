@@ -15,7 +15,7 @@ from secure_fedrec.errors import ConfigError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyClaim:
-    """What one way of holding the key promises.
+    """The promise of one way of holding the key.
 
     Args:
         hides: what is hidden, and from whom.
@@ -93,7 +93,7 @@ class KeyHolding:
 
     @property
     def claim(self) -> KeyClaim:
-        """What it promises."""
+        """The promise of this way of holding the key."""
         return KEY_HOLDINGS[self.holder, self.masked, self.adversary]
 
 

@@ -28,7 +28,7 @@ class StandIns:
     """Random words in the place of ciphertexts, and the sum of the plaintexts.
 
     Args:
-        session: whose round it is.
+        session: session of the round.
         keys: the stream that random words are drawn from.
         size: bytes of an upload.
     """

@@ -36,7 +36,9 @@ class PlainClient:
             ProtocolError: they were sent.
         """
         if self._sent or inbox:
-            raise ProtocolError(f"{self.node} has sent its rows, or is told what it never awaits")
+            raise ProtocolError(
+                f"{self.node} has sent its rows, or was sent a message that it never awaits"
+            )
         self._sent = True
         data = messages_of(self._at).seal(PlainKind.UPLOAD, self._body, self._identity)
         return [Parcel(self.node, SERVER, PlainKind.UPLOAD.name, data)]

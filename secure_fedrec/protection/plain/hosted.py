@@ -19,7 +19,7 @@ class HostedPlain(NoHelpers):
     """Halves of rounds without protection.
 
     Args:
-        collector: whose rounds they are.
+        collector: collector of the round or rounds.
     """
 
     def __init__(self, collector: TableCollector) -> None:

@@ -10,7 +10,7 @@ from secure_fedrec.traits import AS_BEFORE
 
 
 class PlainConfig(Settings, section="protection"):
-    """There is nothing to set."""
+    """Plain sums do not have settings."""
 
 
 def _direct(own: Any, place: Place) -> DirectSum:

@@ -35,10 +35,10 @@ class PlainServer(HostedSum):
         self.finished = False
 
     def step(self, inbox: Iterable[bytes]) -> list[Parcel]:
-        """Ask everybody; add up what came (``Party.step``).
+        """Ask all clients; add up the rows that came (``Party.step``).
 
         Raises:
-            ProtocolError: nobody was heard, or the round is over.
+            ProtocolError: no client was heard, or the round is over.
         """
         if self.finished:
             raise ProtocolError("the round is over")
@@ -59,7 +59,7 @@ class PlainServer(HostedSum):
 
     @override
     def heard(self) -> IntArray:
-        """int64[k]: whose rows are in it."""
+        """int64[k]: clients whose rows are in the sum."""
         return joined_clients(self._heard)
 
     @override
@@ -80,7 +80,8 @@ class PlainServer(HostedSum):
         """Client and rows of an upload.
 
         Raises:
-            ProtocolError, WireError: it is none, or of nobody who was invited.
+            ProtocolError, WireError: it is not a message of this round, or its sender was not
+                invited.
         """
         sender, body = messages_of(self._at).open(data, PlainKind.UPLOAD)
         if sender.role is not Role.CLIENT or sender.number not in self._at.clients:

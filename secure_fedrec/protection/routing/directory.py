@@ -29,7 +29,7 @@ CELL_HEADER = struct.Struct("<BBHI")
 NEXT_HOP = struct.Struct("<H")
 """In front of the inner onion: the node of the next layer."""
 LEAST_SENDERS = 2
-"""A batch with the cells of one sender hides nothing."""
+"""A batch with the cells of one sender does not hide that sender."""
 
 _VERSION = 1
 _HEADER = struct.Struct("<BBBBIII")
@@ -60,7 +60,7 @@ class RoutingConfig(Settings, section="routing"):
     cell_bytes: Annotated[int, Unit("bytes")] = 65536
     kem: KemName = "x25519"
     min_batch: Annotated[
-        int, Within(LEAST_SENDERS, 2**31 - 1, why="; a batch of one mixes none")
+        int, Within(LEAST_SENDERS, 2**31 - 1, why="; a batch of one cell is not mixed")
     ] = 64
 
     def _agree(self) -> None:
@@ -78,7 +78,7 @@ class RoutingConfig(Settings, section="routing"):
 
     @property
     def fragment_bytes(self) -> int:
-        """Size of what the recipient finds in a cell."""
+        """Size of the fragment that the recipient finds in a cell."""
         return self.size_at(self.layers) - CELL_HEADER.size - self.mechanism.overhead
 
     def size_at(self, layer: int) -> int:
@@ -90,7 +90,7 @@ class RoutingConfig(Settings, section="routing"):
 class Directory:
     """Keys of one epoch.
 
-    Every party must hold the same directory, authenticated by whoever runs the network.
+    Every party must hold the same directory, authenticated by the operator of the network.
 
     Args:
         config: sizes.

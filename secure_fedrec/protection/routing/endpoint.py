@@ -1,10 +1,10 @@
 """The two ends of the network: senders' cells, recipients' messages, and cells sent to oneself.
 
-A sender hands in a *public* number of cells, whatever it has to say: what its messages do not fill
-is filled with dummies, which nobody but the recipient can tell from them. Every party that sends,
-and every operator of a mix, is also an endpoint and sends loops: cells to itself. A loop looks to
-each mix but the last like any other cell (the last one sees where a path ends), and a loop that
-does not return shows that cells are being dropped.
+A sender hands in a *public* number of cells, however many messages it has: the rest are dummies,
+which only the recipient can tell from messages. Every party that sends, and every operator of a
+mix, is also an endpoint and sends loops: cells to itself. A loop looks to each mix but the last
+like any other cell (the last one sees where a path ends), and a loop that does not return shows
+that cells are being dropped.
 """
 
 import secrets

@@ -37,7 +37,7 @@ class Fragment:
     """One piece.
 
     Args:
-        kind: what it is.
+        kind: kind of the piece.
         message: 16 random bytes, the same for all pieces of a message.
         index: its place in the message.
         count: pieces of the message.

@@ -3,7 +3,7 @@
 Every mix and every recipient makes an opening key per attempt and signs its public half; all of
 them together are the attempt's directory, which each party puts together itself, under the signing
 keys on the roster. A sender hands all its cells to the first mix in one signed message, and that
-mix forwards nothing before it has the cells of every sender: whoever carries the messages sees who
+mix forwards nothing before it has the cells of every sender: the carrier of the messages sees who
 hands in how many cells, as on any line to a mix, and cannot make up a batch of his own. From mix to
 mix a batch is signed by the one before.
 
@@ -45,7 +45,7 @@ from secure_fedrec.protection.session.envelope import Family, SignedMessages
 _DOMAIN = b"secure-fedrec|v1|hosted-routing|"
 _NUMBER_BYTES = 4
 
-UNSIGNED = "hosts cannot say who sent what came through mixes"
+UNSIGNED = "hosts do not know the senders of messages that came through mixes"
 """Why rounds behind mixes are not recorded (``hosting.Hosting.unrecorded``)."""
 
 
@@ -60,7 +60,7 @@ class Kind(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Course:
-    """What all parties of an attempt's paths agree on beforehand.
+    """The settings that all parties of an attempt's paths agree on beforehand.
 
     Args:
         config: sizes.
@@ -94,7 +94,7 @@ class Course:
         """Bodies of one message of each of some parties, in their order.
 
         Raises:
-            ProtocolError: one is missing; it says what was refused.
+            ProtocolError: one is missing; the message says what was refused.
         """
         return one_of_each(inbox, partial(self.messages.open, kind=kind), due, kind.name)
 
@@ -128,7 +128,7 @@ def course_context(at: Standing, domain: bytes, members: IntArray) -> bytes:
 
     Args:
         at: the attempt.
-        domain: of the protocol whose messages they are.
+        domain: domain of the protocol whose messages they are.
         members: int64[k], clients that the attempt is bound to.
     """
     serial, bound = at.serial.to_bytes(8, "little"), members.astype("<u4").tobytes()
@@ -171,7 +171,7 @@ class PathEnd(_OnPath):
     _directory: Directory | None = None
 
     def step(self, inbox: Sequence[bytes]) -> list[Parcel]:
-        """At a prompt a key; upon all keys nothing; then what its part is (``Party.step``).
+        """Answer a prompt with a key, the list of keys with nothing; then do the part's work.
 
         Raises:
             ProtocolError, WireError: it is refused.
@@ -287,7 +287,7 @@ def cells_for(receiver: Node, cells: Sequence[bytes]) -> bytes:
 
 
 class HostedMix(PathEnd):
-    """A mix of one attempt: it forwards once it has the cells of everybody who is due.
+    """A mix of one attempt: it forwards once it has the cells of all expected senders.
 
     Args:
         course: the attempt.

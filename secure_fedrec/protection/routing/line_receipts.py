@@ -41,7 +41,7 @@ class LineReceipts:
         """Check, for every sender, that all its messages stand in the lists.
 
         Raises:
-            ProtocolError: some do not; it says neither which nor whose.
+            ProtocolError: some do not; the message names neither the cells nor their senders.
         """
         nothing = [np.empty(0, dtype=np.uint64)]
         sent, received = (np.concatenate(nothing + x) for x in (self._sent, self._received))
@@ -77,7 +77,7 @@ def count_receipts(
     """Meter the lists: each goes to the server, which publishes all of them to all senders.
 
     Args:
-        meter: of the run.
+        meter: meter of the run.
         cells: int64[D], cells that each receiver signs for.
         signers: int64[D], client numbers of the receivers; None where the server is the receiver.
         readers: int64[P], clients that sent cells. They read the lists of all receivers, since

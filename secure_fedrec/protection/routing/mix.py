@@ -27,10 +27,10 @@ def layer_of(node: Node) -> int:
 class MixNode:
     """One mix.
 
-    What it hides: which of the cells of a batch is which of those that came in, from everybody but
-    itself. The senders of a batch are the anonymity set: ``min_batch`` counts cells, and whoever
-    puts in all other cells of a batch finds the remaining ones; cells that parties send to
-    themselves (``Endpoint.loop``) show such floods.
+    It hides from all other parties which cell that came in became which cell of the batch. The
+    senders of a batch are the anonymity set: ``min_batch`` counts cells, and whoever puts in all
+    other cells of a batch finds the remaining ones; cells that parties send to themselves
+    (``Endpoint.loop``) show such floods.
 
     Args:
         layer: layer of the node, from 0.
@@ -91,7 +91,7 @@ class MixNode:
         self._pools[directory.epoch].append(forward(inside, self._layer + 1, directory))
 
     def step(self, inbox: Sequence[bytes]) -> list[Parcel]:
-        """Take cells in, those that are refused left out, and forward what is ready (``Party``).
+        """Take cells in, leave out refused ones, and forward a batch that is ready (``Party``).
 
         A cell that is left out is missed by its sender, in the recipient's list of receipts.
 
@@ -111,7 +111,7 @@ class MixNode:
         """Forward every batch that is large enough, each in a uniformly random order.
 
         Raises:
-            ProtocolError: none is; a smaller one would mix too little.
+            ProtocolError: no batch is ready; a smaller one would mix too little.
         """
         if not self.ready:
             raise ProtocolError(f"{self.waiting} cells wait, fewer than the smallest batch")

@@ -125,7 +125,7 @@ class CellOpener:
         """The directory of the newest epoch.
 
         Raises:
-            ProtocolError: there is none yet.
+            ProtocolError: a directory has not arrived yet.
         """
         if not self._epochs:
             raise ProtocolError("the node holds no key; rotate first")

@@ -3,7 +3,7 @@
 A box authenticates no sender, so a mix can keep a cell and forward one of its own in its place: the
 receiver cannot tell. Its sender can. Every cell carries 128 random bits (the message id of its
 fragment); once a batch is in, its receiver signs *one* list for all senders, of a salted hash of
-every fragment, and each sender looks for its own. To anybody else an entry is a random number.
+every fragment, and each sender looks for its own. To other parties an entry is a random number.
 
 A list, version 1, little-endian:
 
@@ -53,7 +53,7 @@ _DOMAIN = b"secure-fedrec|routing-receipts|v1"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Receipt:
-    """A list whose form has been checked, and its signature has not.
+    """A list whose form, but not its signature, has been checked.
 
     Args:
         recipient: number of the recipient.
@@ -116,7 +116,7 @@ def receipt_digest(receipt: bytes) -> bytes:
 
 
 def fragment_digest(fragment: bytes) -> bytes:
-    """What both ends keep of an encoded fragment until its batch is signed for."""
+    """Digest of an encoded fragment that both ends keep until its batch is signed for."""
     return sha256(labelled(_DOMAIN, b"fragment", fragment)).digest()
 
 
@@ -164,7 +164,7 @@ def equivocates(first: bytes, second: bytes, signer: bytes) -> bool:
 
 
 class SentCells:
-    """What one sender handed in for a batch; give it to ``send``.
+    """The cells that one sender handed in for a batch; give it to ``send``.
 
     Args:
         directory: keys of the epoch.
@@ -187,7 +187,7 @@ class SentCells:
         """Check that every cell of this sender stands in the list of its recipient.
 
         Every entry is looked for before anything is said, and the error is the same whichever is
-        missing: it names neither cell nor recipient.
+        missing: the message names neither cell nor recipient.
 
         Args:
             receipts: lists of all recipients, in any order.

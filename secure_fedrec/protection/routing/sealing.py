@@ -52,7 +52,7 @@ class Kem:
 
     @property
     def overhead(self) -> int:
-        """Bytes a box is longer than what is in it."""
+        """Bytes by which a box is longer than its content."""
         return self.encapsulated_bytes + _TAG_BYTES
 
 
@@ -82,7 +82,7 @@ def require_kem(key: str, name: str) -> Kem:
     """The mechanism of that name.
 
     Raises:
-        ConfigError: there is none; ``key`` is the setting to blame.
+        ConfigError: the library does not offer the mechanism; ``key`` names the setting.
     """
     if name not in KEMS:
         raise ConfigError(key, name, "unknown key encapsulation", KEMS)
@@ -138,7 +138,7 @@ class OpeningKey:
     Args:
         kem: its mechanism.
         point: the X25519 half.
-        lattice: the ML-KEM-768 half of the hybrid; None for X25519 alone.
+        lattice: the ML-KEM-768 half of the hybrid; None for X25519 only.
     """
 
     __slots__ = ("_key", "kem", "public")
@@ -162,7 +162,7 @@ class OpeningKey:
         return cls(kem, X25519PrivateKey.generate(), lattice)
 
     def open(self, box: bytes, info: bytes) -> bytes:
-        """What was sealed.
+        """Open a box.
 
         Raises:
             ProtocolError: the box is damaged, or was sealed to another key or for another purpose.

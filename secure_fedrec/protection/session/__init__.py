@@ -1,4 +1,4 @@
-"""What all protocols have in common: who the parties are, how messages look, who drives a round.
+"""Common parts of all protocols: parties, messages, and the driver of a round.
 
 Reading order: ``nodes`` (names of parties), ``identity`` and ``roster`` (their keys), ``envelope``
 (signed messages), ``parties`` (halves, channels and the driver), ``over_wire`` (the wire of a run

@@ -1,8 +1,8 @@
 """Public randomness by epoch: where a host has it from, and whom it believes.
 
 What a server must not choose (a ring of clients, a committee, who is in a cohort) is drawn from a
-value that nobody knows before the keys of its round are fixed: the beacon of the round's epoch. A
-host gets beacons by a way that no relay or server controls, and checks who signed them. Any public
+value that no party knows before the keys of its round are fixed: the beacon of the round's epoch. A
+host gets beacons by a way that no relay or server controls, and checks their signatures. Any public
 beacon can be put in (``Beacon``). By default it is the roster's operator, who publishes one file an
 epoch; the host's owner fetches them (``SignedBeacon``), as a whole: written elsewhere, then moved.
 
@@ -53,9 +53,9 @@ class SignedBeacon:
     """Values that an operator signed, as files in a folder.
 
     Args:
-        folder: where the host's owner puts what the operator publishes.
+        folder: where the host's owner puts the files that the operator publishes.
         operator: public key, from the operator itself.
-        federation: 32 bytes, whose it is.
+        federation: 32 bytes that name the federation.
     """
 
     def __init__(self, folder: Path, *, operator: bytes, federation: bytes) -> None:
@@ -99,11 +99,11 @@ def publish(folder: Path, operator: Ed25519PrivateKey, *, federation: bytes, epo
     Args:
         folder: where it is put; made if it is missing.
         operator: its key.
-        federation: 32 bytes, whose it is.
+        federation: 32 bytes that name the federation.
         epoch: at least 1; once its value is published no round can begin under it.
 
     Raises:
-        ConfigError: the epoch has a value, or is none.
+        ConfigError: the epoch has a value already, or is not a valid epoch.
         OSError: the file cannot be written.
     """
     folder.mkdir(parents=True, exist_ok=True)

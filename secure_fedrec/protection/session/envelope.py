@@ -1,4 +1,4 @@
-"""Signed messages: who says what, in which round, under which agreement.
+"""Signed messages: sender, content, round and agreement.
 
 The envelope of every protocol whose messages are signed whole, version 2, little-endian:
 
@@ -48,8 +48,8 @@ class Envelope:
     """A message whose signature was checked.
 
     Args:
-        kind: code of what it is for.
-        sender: who signed it.
+        kind: code of its kind.
+        sender: the party that signed it.
         body: its content, not looked at yet.
     """
 
@@ -70,7 +70,7 @@ class SignedMessages:
     Args:
         family: the protocol.
         kinds: its kinds of messages.
-        roster: everybody's verification key.
+        roster: verification keys of all parties.
         round: the round in progress.
         context: hash of the agreement, 32 bytes.
     """
@@ -82,7 +82,7 @@ class SignedMessages:
     context: bytes
 
     def seal(self, kind: int, body: bytes, by: Identity) -> bytes:
-        """Sign a message; ``kind`` is what it is for."""
+        """Sign a message of a kind."""
         node = by.node
         head = _HEAD.pack(
             _VERSION, self.family, kind, node.role, node.number, self.round, self.context
@@ -126,7 +126,7 @@ class SignedMessages:
 
         Raises:
             WireError: the bytes are not message.
-            ProtocolError: of another kind or agreement, or not signed by who sent it.
+            ProtocolError: it is of another kind or agreement, or not signed by its sender.
         """
         found = self.read(data)
         if found.kind != kind:

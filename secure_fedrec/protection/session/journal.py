@@ -1,4 +1,4 @@
-"""What a client must not forget: which rounds it has begun, and what it has revealed.
+"""The client's journal: which rounds it has begun, and what it has revealed.
 
 Two different answers to one round could open a client's mask, so a client that crashed and came
 back must not answer again from fresh keys. Two answers over one public state could show a vector as
@@ -55,7 +55,7 @@ MOST_STATES_BESIDE: Final = 3
 
 
 class MemoryJournal:
-    """Where a client records what it commits to.
+    """A client's record of what it commits to.
 
     This one dies with the process: for simulations and tests. Another one overrides ``_save``.
     """
@@ -65,7 +65,7 @@ class MemoryJournal:
 
     @property
     def owner(self) -> int:
-        """Number of the client whose journal it is; ``SERVER`` as long as it is nobody's."""
+        """Number of the client whose journal it is; ``SERVER`` before it belongs to a client."""
         return self._held.owner
 
     @property
@@ -74,7 +74,7 @@ class MemoryJournal:
         return self._held.generation
 
     def bind(self, *, owner: int, federation: bytes) -> None:
-        """Record whose rounds it is for, before the first one.
+        """Record the federation and client that it is for, before the first round.
 
         Args:
             owner: number of the client.
@@ -366,7 +366,7 @@ class FileJournal(MemoryJournal):
 
     @classmethod
     def bound(cls, path: Path, *, owner: int, federation: bytes) -> "FileJournal":
-        """The journal of a host of one federation, made where there is none (``bind``).
+        """The journal of a host of one federation; it is created if missing (``bind``).
 
         Raises:
             CheckpointError: it is another host's, of another federation, or as above.
@@ -431,7 +431,7 @@ class FileJournal(MemoryJournal):
 
 
 def read_journal(path: Path) -> Entries:
-    """What a journal holds, to look at: whoever goes on from it needs its lock.
+    """The content of a journal, to look at: a process that continues from it needs its lock.
 
     Raises:
         CheckpointError: it is missing, damaged, or cannot be read.

@@ -19,7 +19,7 @@ _STATE = struct.Struct("<5sIIQQ16s16s16sIII32s32s32sI32sII")
 SUM_BYTES: Final = 16
 _PEER = struct.Struct("<32sQ")
 NO_ROUND: Final = bytes(16)
-"""In the place of a round's identity: there is none."""
+"""Stands for a missing round in place of its identity."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,16 +33,16 @@ class Entries:
         ready: the round that was begun and not uploaded in; zeros for none.
         sent: the last round that was uploaded in; zeros for none.
         sum_id: first bytes of what is revealed in it for once; empty where nothing is stated.
-            Another sum with the same ones would be refused for nothing, none is let through.
-        message: its REVEAL, empty as long as there is none.
+            Another sum with the same first bytes would be refused needlessly, but never accepted.
+        message: its REVEAL message, empty before the reveal.
         revealed: ``sum_id`` of every sum that something was revealed for.
         peers: highest generation by signing key.
         ready_ticket, sent_ticket: of the state of either round that was saved; empty for none.
         federation: whose rounds it holds; empty before one that names it.
         computed: public states that were computed from.
         computed_from: 32 bytes, the last one; empty for none.
-        sat_out: the last round that was sat out; 0 for none.
-        spent: noised vectors that were handed in, in whatever rounds: what the client has paid.
+        sat_out: the last round in which the client did not take part; 0 for none.
+        spent: number of noised vectors handed in over all rounds: the client's privacy cost.
     """
 
     owner: int = SERVER
@@ -74,7 +74,7 @@ class Entries:
         return bool(self.generation or self.computed)
 
     def open(self, round_id: bytes) -> str:
-        """Field of the ticket of a round in progress; empty if the round is none."""
+        """Field of the ticket of a round in progress; empty if the round is not in progress."""
         if round_id == NO_ROUND:
             return ""
         if round_id == self.ready:

@@ -1,4 +1,4 @@
-"""Who can stand at one end of a message: a role and a number."""
+"""Senders and receivers of messages: a role and a number."""
 
 from dataclasses import dataclass
 from enum import IntEnum
@@ -28,7 +28,7 @@ class Node:
     """A party of a protocol, by name.
 
     Args:
-        role: what it is.
+        role: role of the party.
         number: which one, 0 to 2^32 - 2; 0 for the server and the authority.
 
     Raises:
@@ -64,7 +64,7 @@ SERVER = Node(Role.SERVER)
 """The one server of a federation."""
 
 AUTHORITY = Node(Role.AUTHORITY)
-"""Who alone holds the key of sums, where clients do not."""
+"""The only holder of the key of sums, where clients do not hold it."""
 
 
 def named(node: Node | int) -> Node:

@@ -71,7 +71,7 @@ def name_of(node: Node) -> str:
 
 
 def read_parties(path: Path) -> dict[Node, bytes]:
-    """Public keys by party, from a list; of a list that is missing, none.
+    """Public keys by party, from a list; empty if the list is missing.
 
     Raises:
         ConfigError: a line is not an entry of a list, or a party stands there twice.
@@ -118,10 +118,10 @@ def public_key(text: str) -> bytes:
 
 
 def read_public_key(path: Path) -> bytes:
-    """The public key in a file; what else a file may hold, such as a private key, is not shown.
+    """The public key in a file; other content, such as a private key, is not shown.
 
     Raises:
-        ConfigError: it cannot be read, or holds none.
+        ConfigError: the file cannot be read, or does not hold a public key.
     """
     with suppress(OSError, UnicodeError, ConfigError):
         return public_key(path.read_text(encoding="ascii").strip())

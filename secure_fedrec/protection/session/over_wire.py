@@ -1,4 +1,4 @@
-"""The wire of a run between parties in one process: what faults strike, and what is metered."""
+"""The wire of a run between parties in one process: it applies faults and meters messages."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass, field
@@ -20,14 +20,14 @@ class OverWire:
     """Carries parcels over a wire (a ``Carrier``).
 
     Args:
-        wire: of the run.
-        round: of the run.
+        wire: wire of the run.
+        round: round of the run.
         rows: of messages whose rows count as vectors; others are metered as what a protocol sends
             beside them. None meters nothing: messages are counted elsewhere.
         denoisers: int64[D], client number of each denoiser.
 
     Attributes:
-        arrived: what came to the server, in order.
+        arrived: messages that came to the server, in order.
     """
 
     wire: Wire
@@ -38,7 +38,7 @@ class OverWire:
     arrived: list[bytes] = field(init=False, default_factory=list)
 
     def __call__(self, sent: Sequence[Parcel]) -> list[Parcel]:
-        """What arrives; prompts do, they carry nothing."""
+        """The messages that arrive; prompts, which are empty, always arrive."""
         arrived: list[Parcel] = []
         for (stage, by, to, prompt), group in groupby(sent, _line):
             parcels = list(group)

@@ -1,4 +1,4 @@
-"""One shape for every half of a protocol, and what drives them to the end of a round.
+"""One interface for every half of a protocol, and the driver that takes them to the end of a round.
 
 A half is a ``Party``: ``step`` takes the messages that came for it and gives those that it sends,
 bytes in and bytes out. It owns no socket, thread or clock. The server's half is the ``Hub``: it
@@ -24,10 +24,10 @@ class Parcel(NamedTuple):
     """One message on its way. Only ``data`` is evidence; the rest is what the carrier claims.
 
     Args:
-        sender: who sends it.
-        receiver: who is to get it.
+        sender: the party that sends it.
+        receiver: the party that is to get it.
         stage: its kind, in capitals, as its protocol names it.
-        data: the bytes; none at all is a prompt, which says no more than that it is time.
+        data: the bytes; empty in a prompt, which only says that it is the receiver's turn.
     """
 
     sender: Node
@@ -47,7 +47,7 @@ class Party(Protocol):
         """Take messages, give messages.
 
         Args:
-            inbox: what came since the last step, in order; prompts are left out.
+            inbox: messages that came since the last step, in order, without prompts.
 
         Raises:
             ProtocolError, WireError: nothing in it can be gone on with; nothing is sent.
@@ -66,7 +66,7 @@ class Hub(Party, Protocol):
 
     @property
     def finished(self) -> bool:
-        """Whether it has come to its result; what its last step gave is still to be sent."""
+        """Whether it has its result; messages of its last step may still have to be sent."""
 
 
 class Channel(Protocol):
@@ -77,11 +77,11 @@ class Channel(Protocol):
     ) -> Iterable[bytes]:
         """Send messages, and wait for what comes back to the hub.
 
-        Nobody need work before the answers are read, and none need be kept. What parties send each
-        other is passed on; it is there at their next step.
+        Parties may work only when answers are read, and answers need not be kept. What parties send
+        each other is passed on; it is there at their next step.
 
         Args:
-            stage: what the hub awaits.
+            stage: the stage that the hub awaits.
             messages: from the hub.
             timeout: seconds to wait for the slowest; None as long as it takes.
 
@@ -91,7 +91,7 @@ class Channel(Protocol):
 
 
 Carrier = Callable[[Sequence[Parcel]], Sequence[Parcel]]
-"""What arrives of messages that were sent."""
+"""Gives the messages that arrive, of those that were sent."""
 
 
 class MemoryChannel:
@@ -204,11 +204,11 @@ def one_of_each(
     Args:
         inbox: the messages.
         read: sender and content of one, or refuses it.
-        due: who must be heard.
-        kind: name of what is awaited, for error messages.
+        due: the parties that must be heard.
+        kind: name of the awaited message, for error messages.
 
     Raises:
-        ProtocolError: one is missing; it says what was refused.
+        ProtocolError: one is missing; the message says what was refused.
     """
     found: dict[Node, Content] = {}
 
@@ -238,7 +238,7 @@ def run_in_memory(
         Why parties sent nothing, by node (``MemoryChannel.refused``).
 
     Raises:
-        ProtocolError: the round was aborted; it says what the others refused.
+        ProtocolError: the round was aborted; the message says what the other parties refused.
     """
     channel = MemoryChannel(parties, carrier)
     try:

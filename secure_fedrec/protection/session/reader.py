@@ -48,7 +48,7 @@ def read_records(data: bytes | memoryview, size: int, name: str) -> dict[int, by
 def first_records(
     data: bytes | memoryview, size: int, name: str
 ) -> tuple[dict[int, bytes], memoryview]:
-    """Records of ``size`` bytes, and what stands behind them."""
+    """Records of ``size`` bytes, and the bytes behind them."""
     reader = Reader(data, name)
     return reader.records(size), reader.rest()
 
@@ -61,7 +61,7 @@ def read_listed(layout: struct.Struct, data: bytes, name: str) -> tuple[Any, ...
 
 
 class Reader:
-    """Reads a fixed layout from front to back, all of it, and refuses what does not fit it."""
+    """Reads a fixed layout from front to back, and refuses bytes that do not fit it."""
 
     __slots__ = ("_at", "_data", "_name")
 
@@ -91,7 +91,7 @@ class Reader:
         return int.from_bytes(self.take(size), "little")
 
     def ids(self, count: int) -> IntArray:
-        """Client numbers, strictly ascending, none of them the server's."""
+        """Client numbers, strictly ascending, without the server's."""
         ids = np.frombuffer(self.take(4 * count), dtype="<u4").astype(np.int64)
         if count and ((ids[1:] <= ids[:-1]).any() or ids[-1] == SERVER):
             raise ProtocolError(f"{self._name}: client numbers must ascend")

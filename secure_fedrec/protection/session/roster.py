@@ -1,4 +1,4 @@
-"""Who may take part: parties and signing keys, listed and signed by an operator.
+"""The parties that may take part and their signing keys, listed and signed by an operator.
 
 A party pins the operator's public key. The server relays the roster but cannot change it; if the
 operator is the server, nothing stops it from enrolling parties of its own, and only the
@@ -109,7 +109,7 @@ def signed_by(public: bytes, message: bytes, signature: bytes) -> bool:
 
 
 def read_private(path: Path, key: str) -> bytes:
-    """A secret file, if nobody but its owner may read it.
+    """A secret file, if only its owner may read it.
 
     Args:
         path: the file.
@@ -140,7 +140,7 @@ _Columns = tuple[IntArray, npt.NDArray[np.uint8]]
 class Roster:
     """The parties of a federation.
 
-    Make it with ``Roster.sign`` (the operator) or ``Roster.decode`` (everybody else).
+    Make it with ``Roster.sign`` (the operator) or ``Roster.decode`` (all others).
 
     Args:
         version: grows with every change; clients refuse an older one.
@@ -289,7 +289,7 @@ class Roster:
 
     @property
     def hash(self) -> bytes:
-        """What every message is bound to; the signature is not part of it."""
+        """Hash that every message is bound to; it does not cover the signature."""
         body = self.encoded[:-_SIGNATURE_BYTES]
         return sha256(_DOMAIN + self.operator + body).digest()
 

@@ -59,10 +59,10 @@ NO_STATEMENT: Final = bytes(_HASH_BYTES)
 
 
 class Purpose(IntEnum):
-    """What is summed. Sums that are owed for one state under two purposes are two sums."""
+    """What is summed. A client may reveal one sum per state and purpose."""
 
     UPDATE = 1
-    """What a model moves by."""
+    """The change of a model."""
     COUNTS = 2
     """How many clients have each row."""
     METRICS = 3
@@ -70,7 +70,7 @@ class Purpose(IntEnum):
 
 
 class Agreed(NamedTuple):
-    """What a half keeps of a statement, 32 bytes each."""
+    """Digests of a statement that a half keeps, 32 bytes each."""
 
     digest: bytes
     once: bytes
@@ -105,22 +105,22 @@ class Later:
         Raises:
             ProtocolError: always: it is not known yet.
         """
-        raise ProtocolError("what this attempt is computed from is not known yet")
+        raise ProtocolError("the statement of this attempt is not known yet")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Statement:
-    """What a client's upload in one round follows from, beside its own data.
+    """Everything that a client's upload in one round is computed from, beside its own data.
 
     Args:
         federation: 32 bytes, by which federations differ; the same under every version of a roster.
         state: 32 bytes, hash of the public state, such as the model (``state_hash``), as this host
             makes it, never as the server gives it.
-        purpose: what is summed.
+        purpose: purpose of the sum.
         round: the round's number, where the algorithm reads one.
-        cohort: hash of who is invited; b"" where the protocol's messages are bound to it.
-        instructions: hash of what else a client is told, such as a learning rate.
-        settings: hash of what was settled before.
+        cohort: hash of the invited clients; b"" where the protocol's messages are bound to it.
+        instructions: hash of further instructions to a client, such as a learning rate.
+        settings: hash of the settings agreed on before.
         code: names and revisions of protocol and algorithm.
         price: epsilon that the rounds up to this one are to have spent; 0 where nothing is counted.
 
@@ -168,7 +168,7 @@ class Statement:
 
     @cached_property
     def once(self) -> bytes:
-        """32 bytes: what a client reveals for once."""
+        """32 bytes that identify the sum for which a client reveals only once."""
         purpose = self.purpose.to_bytes(2, "little")
         return labelled_hash("once", self.federation, self.state, purpose)
 
@@ -184,7 +184,7 @@ class Statement:
 
     @property
     def agreed(self) -> Agreed:
-        """What a half keeps of it."""
+        """The digests that a half keeps."""
         return Agreed(self.digest, self.once)
 
     @classmethod
@@ -209,13 +209,13 @@ class Statement:
         return made
 
     def require_same(self, told: bytes) -> None:
-        """Check what another host states.
+        """Check that another host states the same.
 
         Args:
             told: its encoding.
 
         Raises:
-            ProtocolError: it differs; names the fields, and says what both state of each.
+            ProtocolError: it differs; the message names the fields and both values of each.
         """
         if told == self.encoded:
             return
@@ -239,7 +239,7 @@ def _value(value: object) -> tuple[int, bytes]:
 
 
 def _taken(kind: int, value: bytes) -> Any:
-    """Inverse of ``_value``; of what is none, anything that is encoded otherwise."""
+    """Inverse of ``_value``; invalid bytes give a value that encodes to other bytes."""
     match kind:
         case 1:
             return value.decode(errors="replace")

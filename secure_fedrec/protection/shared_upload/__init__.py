@@ -12,8 +12,8 @@ denoiser), ``server`` (the halves), ``share_sums`` and ``embedded`` (a round for
 Claim: any proper subset of {server, denoisers} that follows the protocol learns who took part,
 which rows each client named (rated or fake), and the sums and counts per row over the agreed set S
 of at least ``floor`` clients; nothing else. Integrity against a denoiser that sends wrong sums is
-not claimed: most such sums are found out, none by proof. Sums over changing cohorts are equations
-in the same bits; full participation, the floor or noise bound what they give.
+not claimed: most such sums are detected, but none is excluded by proof. Sums over changing cohorts
+are equations in the same bits; full participation, the floor or noise bound what they give.
 """
 
 from secure_fedrec.protection.session import Roster

@@ -29,12 +29,12 @@ from secure_fedrec.protection.shared_upload.uniform_words import UniformWords
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """What a client sends in a round.
+    """The messages of a client in a round.
 
     Args:
         server: message to the server.
-        denoisers: message to each denoiser, in order. They are sealed: who carries them learns no
-            more than how many rows there are.
+        denoisers: message to each denoiser, in order. They are sealed: their carrier learns no more
+            than how many rows there are.
     """
 
     server: bytes
@@ -79,7 +79,7 @@ class SharingClient(Half):
         """
         self.accept(list(dict.fromkeys(inbox)))
         if self._loaded is None:
-            raise ProtocolError(f"client {self._client} has nothing to share")
+            raise ProtocolError(f"client {self._client} has not loaded rows to share")
         shared = self.share(*self._loaded)
         seeds = [
             Parcel(self.node, Node(Role.DENOISER, number), Kind.SEED.name, seed)
@@ -148,7 +148,7 @@ def expand(seed: bytes, rows: int, client: int, denoiser: int, context: RoundCon
 
 
 def seed_info(client: int, denoiser: int, context: RoundContext) -> bytes:
-    """What a sealed seed is bound to."""
+    """The facts that a sealed seed is bound to."""
     ends = client.to_bytes(4, "little") + denoiser.to_bytes(4, "little")
     return labelled(DOMAIN, b"seed", context.digest, ends)
 

@@ -45,7 +45,7 @@ MAX_REAL_CLIENTS = 64
 SHARED = Traits(
     virtual_rows="taken-out", reports=None, uploads="shares", noise=None, denoising="shares"
 )
-"""Of shared uploads, but for who the denoisers are."""
+"""Traits of shared uploads, without the denoisers' numbers."""
 
 
 class SharedUpload(TableCollector):

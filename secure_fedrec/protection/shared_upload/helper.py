@@ -61,7 +61,7 @@ class SharingDenoiser(Half):
         self._shown = False
 
     def step(self, inbox: Sequence[bytes]) -> list[Parcel]:
-        """Show the key; take seeds and tell whose are held; consent; release (``Party.step``).
+        """Show the key; take seeds and list their clients; consent; release (``Party.step``).
 
         A seed that is refused is left out.
 
@@ -110,7 +110,7 @@ class SharingDenoiser(Half):
         )
 
     def share_of(self, client: int) -> tuple[IndexArray, RingArray]:
-        """What this denoiser knows of a client's rows: numbers, and uniform words [n, d + 1].
+        """This denoiser's share of a client's rows: row numbers, and uniform words [n, d + 1].
 
         Raises:
             ProtocolError: nothing of that client is held.
@@ -121,7 +121,7 @@ class SharingDenoiser(Half):
         return rows, expand(seed, len(rows), client, self._denoiser, self._context)
 
     def hold(self) -> bytes:
-        """End the collection: whose seeds are held, and for which rows.
+        """End the collection: the clients whose seeds are held, and their rows.
 
         Raises:
             ProtocolError: it has ended already.

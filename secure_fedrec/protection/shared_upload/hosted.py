@@ -48,7 +48,7 @@ class HostedSharedSum(HostedSum):
 
     Args:
         hub: the server's half.
-        context: of the attempt.
+        context: context of the attempt.
         denoisers: int64[D], client number of each denoiser.
     """
 
@@ -111,7 +111,7 @@ class ShowingDenoiser(SharingDenoiser):
     Args:
         context: the attempt.
         identity: its key.
-        wire: of the record.
+        wire: wire of the record.
         completes: whether the record's round is complete once the shares are shown.
     """
 
@@ -151,7 +151,7 @@ class HostedShares(NoHelpers):
     """Halves of rounds of shared uploads.
 
     Args:
-        collector: whose rounds they are.
+        collector: collector of the round or rounds.
     """
 
     def __init__(self, collector: SharedUpload) -> None:

@@ -18,7 +18,7 @@ class Identities:
 
     @classmethod
     def draw(cls, *, clients: int, denoisers: int) -> "Identities":
-        """Fresh keys, listed by an operator whose own is forgotten."""
+        """Fresh keys, listed by an operator whose own key is deleted afterwards."""
         make = Ed25519PrivateKey.generate
         server = make()
         helpers, members = (tuple(make() for _ in range(many)) for many in (denoisers, clients))

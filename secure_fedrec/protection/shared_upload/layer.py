@@ -43,8 +43,8 @@ SHARED_UPLOAD = Layer(
         assumes="honest-but-curious parties, one of server and denoisers honest; sticky "
         "virtual items, because fresh ones let the named items be intersected over rounds",
         lossless=True,
-        found="one upload tells no more than its item numbers; counts of rare items and the "
-        "sums of changing cohorts stay what they are",
+        found="one upload tells no more than its item numbers; counts of rare items and the sums "
+        "of changing cohorts are not hidden",
     ),
     simulated="shares were drawn from one keystream per denoiser; run with execution = real for "
     "the cryptography itself",

@@ -144,13 +144,13 @@ def decode_members(body: bytes, context: RoundContext) -> Members:
 
 
 def support_digest(client: int, rows: IndexArray, context: RoundContext) -> bytes:
-    """What server and denoisers compare to know that a client told all of them the same rows."""
+    """Digest by which server and denoisers check that a client told all of them the same rows."""
     parts = (_COUNT.pack(client), encode_row_numbers(rows))
     return sha256(labelled(DOMAIN, b"support", context.digest, *parts)).digest()
 
 
 def set_digest(body: bytes, context: RoundContext) -> bytes:
-    """What CONSENT signs: the proposal's body."""
+    """Digest that CONSENT signs: of the proposal's body."""
     return sha256(labelled(DOMAIN, b"set", context.digest, body)).digest()
 
 
@@ -172,7 +172,7 @@ def agreement_bytes(clients: int, denoisers: int, public_bytes: int) -> dict[Kin
     Args:
         clients: clients of the round.
         denoisers: denoisers.
-        public_bytes: of a key of the round.
+        public_bytes: public bytes of a key of the round.
     """
     members = ENVELOPE_BYTES + _COUNT.size + clients * _MEMBER.size
     consent = ENVELOPE_BYTES + 32

@@ -1,7 +1,7 @@
-"""What all parties of a round agree on before it, and the names under which they sign.
+"""The settings that all parties of a round agree on before it, and the names under which they sign.
 
 The context's digest stands in the header of every message and in every key derivation: a message of
-another round, ring, roster or floor is refused, whoever signed it.
+another round, ring, roster or floor is refused, also if correctly signed.
 """
 
 import struct
@@ -33,7 +33,7 @@ class RoundContext:
         width: values per row.
         floor: fewest clients over which anything is summed.
         kem: key encapsulation of the sealed seeds.
-        roster: who takes part.
+        roster: the parties that take part.
         round: number of the round, from 1.
         round_id: 16 bytes that never occur twice.
 

@@ -1,4 +1,4 @@
-"""What the halves of client, denoiser and server have in common."""
+"""The common parts of the halves of client, denoiser and server."""
 
 from collections.abc import Sequence
 from enum import Enum
@@ -17,9 +17,10 @@ class Half:
 
     Args:
         context: the round.
-        node: who it is.
+        node: role and number of this party.
         identity: its signing key.
-        state: how far it is; its value goes on after "is". Who can abort has a state "ABORTED".
+        state: its progress; the value completes a sentence after "is". A half that can abort has a
+            state "ABORTED".
 
     Raises:
         ProtocolError: the roster has another key for this party.

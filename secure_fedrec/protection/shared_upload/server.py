@@ -114,7 +114,7 @@ class SharingServer(Half):
         )
 
     def share_of(self, client: int) -> tuple[IndexArray, RingArray]:
-        """What the server knows of a client's rows: numbers, and uniform words [n, d + 1].
+        """The server's share of a client's rows: row numbers, and uniform words [n, d + 1].
 
         Raises:
             ProtocolError: nothing of that client is held.
@@ -127,7 +127,7 @@ class SharingServer(Half):
         """The set of clients that server and denoisers all heard, with the same rows.
 
         Args:
-            held: what each denoiser holds, in any order.
+            held: the seeds that each denoiser holds, in any order.
 
         Raises:
             ProtocolError: fewer clients than the floor: the round is aborted. Or a message is
@@ -178,8 +178,8 @@ class SharingServer(Half):
         """Add up the sums of all parties.
 
         Raises:
-            ProtocolError: a denoiser's sums are of other rows, or the total is none that real rows
-                can have: the round is aborted. Or a message is missing, unsigned or of another
+            ProtocolError: a denoiser's sums are of other rows, or the total is not one that real
+                rows can have: the round is aborted. Or a message is missing, unsigned or of another
                 round.
             WireError: a malformed message.
         """

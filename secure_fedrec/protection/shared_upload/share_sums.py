@@ -32,7 +32,7 @@ class ShareTally(Heard):
         table: sizes and ring.
         round_: the round in progress.
         step: step of the messages awaited.
-        holder: who sums, for error messages.
+        holder: the party that sums, for error messages.
         expected: int64[P], numbers of the senders, each of whom must be heard once.
 
     Attributes:
@@ -48,11 +48,11 @@ class ShareTally(Heard):
         self.totals: RingArray = np.zeros(shape, dtype=table.codec.dtype)
 
     def accept(self, sent: Messages, delivered: Messages) -> None:
-        """Add what was delivered of a batch.
+        """Add the delivered messages of a batch.
 
         Args:
             sent: the batch as its senders made it.
-            delivered: what arrived.
+            delivered: the messages that arrived.
 
         Raises:
             ProtocolError: a message of another round or step, of a sender who is not awaited or

@@ -143,7 +143,7 @@ def test_a_half_for_one_round_is_over_after_it(table_plan: Plan, start_table: St
     for number in updaters(table_plan.clients, 1):
         server.receive(clients[number].receive_sums(server.sums()))
     for client in clients.values():
-        with pytest.raises(ProtocolError, match="its next step is none: its round is over"):
+        with pytest.raises(ProtocolError, match="its next step is nothing: its round is over"):
             client.receive_table(server.table())
 
 

@@ -7,8 +7,8 @@ A ``MaskingClient`` lives for one round. Its state is the kind of message that i
 server names one set of survivors: there SURVIVORS -> REVEAL.
 
 - A message that is not the server's, or not awaited, is *refused*: ``ProtocolError``, and nothing
-  has changed. So is a SETUP that the client does not take part in, such as an old one that somebody
-  sends again: a client is in no round before its journal says so.
+  has changed. So is a SETUP that the client does not take part in, such as an old one that a third
+  party sends again: a client is in no round before its journal says so.
 - Any other message of the server that breaks a rule *aborts* the round: ``ProtocolError``, secrets
   are released, and every later message is refused.
 
@@ -69,7 +69,7 @@ class MaskingClient:
         roster: read with the pinned operator key.
         policy: conditions of this site.
         journal: what the client has committed to in this and earlier rounds.
-        expected: what the round must be about.
+        expected: facts that the SETUP of the round must match.
 
     Raises:
         ConfigError: the roster lists another key for this client, or the site takes part against
@@ -91,7 +91,7 @@ class MaskingClient:
             raise ConfigError(
                 "expected.statement",
                 "(none)",
-                "against an active server must say what the vector is computed from (Statement)",
+                "against an active server must state what the vector is computed from (Statement)",
             )
         self.number = identity.number
         self.node = node_of(Role.CLIENT, identity.number)
@@ -182,7 +182,7 @@ class MaskingClient:
         return messages
 
     def save(self, path: Path, key: bytes) -> None:
-        """Leave this half and write what another process goes on with (``saved``, ``resume``).
+        """Stop this half and save the state for another process (``saved``, ``resume``).
 
         Args:
             path: a file for this client alone; mode 0600.
@@ -222,7 +222,7 @@ class MaskingClient:
 
         Args:
             path: the file.
-            key: what sealed it.
+            key: the key that sealed it.
 
         Raises:
             ProtocolError: this half is in a round already; or the state is stale, a copy,

@@ -39,7 +39,7 @@ class ResumableRound(ClientRound):
         )
 
     def resume(self, state: SavedState) -> None:
-        """Go on from a state: what was told is read again, and nothing is sent.
+        """Continue from a state: received messages are read again, and nothing is sent.
 
         Raises:
             ProtocolError: what the state was told breaks a rule, so it is not this client's state.

@@ -3,12 +3,12 @@
 A host that is started anew for every message has to keep the client's half somewhere. ``park``
 writes it to a file for its owner alone and records a ticket in the journal before anything is
 written; ``MaskingClient.resume`` holds the state against what the new half was given, strikes the
-ticket, erases the file, and only then goes on. A state that is refused stays what it was. A copy of
-the file is refused at every step: its ticket was struck, or another one is recorded. The
-half that was parked is of no more use either. A crash in between loses the round to this client,
-which is what a crash without a saved state does.
+ticket, erases the file, and only then goes on. A refused state stays unchanged. A copy of the file
+is refused at every step: its ticket was struck, or another one is recorded. The half that was
+parked is of no more use either. A crash in between loses the round to this client, which is what a
+crash without a saved state does.
 
-Nothing of it is a message, and it must not travel: whoever has file, key and journal is the client.
+It is not a message and must not travel: a party with file, key and journal can act as the client.
 
 Layout of a file, version 3: "SFMS" | u8 version | 16 round id | 32 salt | AES-256-GCM box of the
 state under a key that HKDF-SHA256 derives from the client's own key, salt and round id; the bytes
@@ -47,10 +47,10 @@ _HEAD = struct.Struct("<4sB16s32s")
 _MAGIC, _VERSION = b"SFMS", 3
 _TOLD = (Kind.SETUP, Kind.KEYS, Kind.SURVIVORS)
 AWAITED = frozenset({Kind.KEYS, Kind.BOXES, Kind.SURVIVORS, Kind.QUORUM})
-"""Kinds before which a state can be saved; after its reveal a client has nothing left to guard."""
+"""Kinds before which a state can be saved; after its reveal a client does not hold secrets."""
 
 NO_SHARERS: BoolArray = np.zeros(0, dtype=np.bool_)
-"""Of a client that was told of none yet."""
+"""The sharers of a client that has not been told of any yet."""
 _FILE_KEY = "masking.state_file"
 _INFO = b"secure-fedrec|v1|masking|saved-state"
 
@@ -63,12 +63,12 @@ class SavedState:
         awaits: kind of message.
         secrets: roots of the round's keys, 32 bytes each.
         told: SETUP, KEYS and SURVIVORS as they came, so far.
-        leaf: of the upload, once there is one.
+        leaf: leaf of the upload, once there is one.
         shared: bool[n], the sharers it was told; none before BOXES.
         shares: what it holds of its neighbours, 64 bytes by number.
         beacons: observed so far.
-        vector: what is to be uploaded; None afterwards, or if it was not loaded.
-        agreed: what it was computed from; None if nothing is stated, or not known yet.
+        vector: the vector to be uploaded; None afterwards, or if it was not loaded.
+        agreed: what the vector was computed from; None if nothing is stated, or not known yet.
     """
 
     awaits: Kind
@@ -152,7 +152,7 @@ def park(path: Path, state: SavedState, *, key: bytes, round_id: bytes, journal:
     """Record a state's ticket, then write it.
 
     Args:
-        path: of the file.
+        path: path of the file.
         state: the state.
         key: 32 bytes of the client's own, from a key store apart from the file.
         round_id: of the round in progress.
@@ -161,8 +161,8 @@ def park(path: Path, state: SavedState, *, key: bytes, round_id: bytes, journal:
     Raises:
         ConfigError: the key has another size.
         ProtocolError: the round is over for the journal, or something was revealed in it.
-        CheckpointError, OSError: journal or file cannot be written, and what got there serves
-            nobody.
+        CheckpointError, OSError: journal or file cannot be written; what was written cannot be
+            used.
     """
     head = _HEAD.pack(_MAGIC, _VERSION, round_id, fresh_key())
     sealed = head + seal_box(_box_key(key, head), state.encode(), head)
@@ -178,7 +178,7 @@ class Parked:
     """A state in its file, opened and not yet redeemed: nothing of it may be sent.
 
     Args:
-        path: of the file.
+        path: path of the file.
         key: what sealed it.
         journal: the client's.
         owner: number of the client.

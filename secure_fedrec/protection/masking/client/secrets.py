@@ -1,4 +1,4 @@
-"""One client's secrets of a round, and what it agrees on with each neighbour."""
+"""One client's secrets of a round, and the keys that it agrees on with each neighbour."""
 
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -43,7 +43,7 @@ class RoundSecrets:
         context: the round.
         owner: the client.
         with_kem: whether keys are agreed with ML-KEM as well.
-        roots: of a saved state; None draws them.
+        roots: roots of a saved state; None draws them.
     """
 
     def __init__(
@@ -151,7 +151,7 @@ class Neighbour:
     def open_shares(
         self, secrets: RoundSecrets, record: ShareRecord, pair_seal: bytes
     ) -> tuple[bytes, bytes]:
-        """Open the record that the neighbour sent, and so check who made its pair seal.
+        """Open the record that the neighbour sent; this checks that it made its pair seal.
 
         Args:
             secrets: this client's secrets.
@@ -180,13 +180,13 @@ class Neighbour:
         return shares
 
     def give_share(self, due: ShareKind | None) -> bytes | None:
-        """One of the two shares at most, once; what is not given is forgotten.
+        """Give at most one of the two shares, once; the other is deleted.
 
         Args:
             due: which one (``topology.share_due``).
 
         Returns:
-            The share, or None if none is due, there was none, or it has been given.
+            The share, or None if none is due, none was received, or it has been given.
         """
         shares, self.shares = self.shares, None
         if shares is None or due is None:

@@ -72,7 +72,7 @@ class ClientRound:
         identity: the client's signing key.
         roster: the roster.
         policy: conditions of the site.
-        expected: what the round must be about.
+        expected: facts that the SETUP of the round must match.
         beacons: public randomness observed so far, by epoch.
         setup: the SETUP message.
         roots: of the secrets, where a saved state is gone on with: the round's beacon may be known
@@ -135,7 +135,7 @@ class ClientRound:
 
         Args:
             envelope: KEYS.
-            beacon: the observed beacon of the round's epoch; None where none is due.
+            beacon: the observed beacon of the round's epoch; None where a beacon is not due.
         """
         self._take_keys(envelope, beacon)
         head = self._share_secrets(self._neighbours).head()
@@ -167,7 +167,7 @@ class ClientRound:
 
         Args:
             envelope: BOXES.
-            vector: what is to be sent.
+            vector: the vector to be sent.
             stated: digest of the statement that it was computed from.
         """
         boxes = Boxes.decode(envelope.head, envelope.payload, self._number, self.config)
@@ -200,7 +200,7 @@ class ClientRound:
         return message
 
     def confirm(self) -> list[bytes]:
-        """R4: a signature on the survivors; none of a client that is not on the committee."""
+        """R4: a signature on the survivors; None for a client that is not on the committee."""
         if not self._topology.signers(self.survivors)[self._place]:
             return []
         return [self._sign(Kind.CONFIRM, self._confirmed)]

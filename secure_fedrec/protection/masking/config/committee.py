@@ -74,7 +74,7 @@ def smallest_committee(
         correctness: P[fewer than q members are left] may be as large.
 
     Returns:
-        None where no fewer than all n clients will do.
+        None where all n clients are needed.
     """
     for members in _promising(n, corrupt, dropped, privacy, correctness):
         # least - 1 corrupt members at most, or the event has happened

@@ -68,7 +68,7 @@ class Answer:
             ones with both cannot gather two, 2t > k + corrupt neighbours. Required where survivors
             are not agreed on; else a reserve.
         window_least: survivors that each window must hold (active server, Harary graph).
-        committee: who signs the survivors (the same); None for everybody.
+        committee: clients that sign the survivors (the same); None for all clients.
     """
 
     degree: int
@@ -80,7 +80,7 @@ class Answer:
 
 
 def complete_graph(question: Question, dropout: float) -> Answer:
-    """Everybody masks with everybody: the counts decide, nothing is left to chance.
+    """Every client masks with every other: the counts decide, nothing is left to chance.
 
     Args:
         question: the counts.

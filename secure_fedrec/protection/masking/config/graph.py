@@ -28,7 +28,7 @@ _RING_LABEL = b"secure-fedrec|v1|masking|graph-ring"
 def graph_seed(beacon: bytes, cohort_hash: bytes, round_id: bytes) -> bytes:
     """Seed of a round's graph: SHA-256 over the length-prefixed label and arguments.
 
-    Nobody can grind it as long as the cohort hash and the round number were signed before the
+    No party can grind it as long as the cohort hash and the round number were signed before the
     beacon of their epoch existed, and an epoch allows one attempt.
 
     Args:
@@ -50,7 +50,7 @@ def permutation(seed: bytes, n: int) -> IntArray:
 
     The key is SHA-256 of label and seed; client u gets block u of the keystream, read as two
     little-endian words, the more significant first. All orders are equally likely but for ties
-    (probability below n^2 / 2^129), and a tie is refused instead of broken in somebody's favour.
+    (probability below n^2 / 2^129), and a tie is refused instead of broken in a party's favour.
 
     Args:
         seed: 32 bytes, from ``graph_seed``.

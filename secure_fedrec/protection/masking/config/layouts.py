@@ -92,7 +92,7 @@ class WeightedMean:
     Args:
         weight: sum of the weights.
         words: ring words [d], sums of weight times value.
-        codec: what they mean.
+        codec: encoding of the words.
     """
 
     weight: int

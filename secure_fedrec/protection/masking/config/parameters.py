@@ -73,7 +73,7 @@ class Bound:
     Args:
         event: its name in the module's list.
         protects: "privacy" or "correctness".
-        formula: what was evaluated, exactly.
+        formula: the formula that was evaluated.
         log2: binary logarithm of the probability, rounded up; -inf for an impossible event.
     """
 
@@ -101,7 +101,7 @@ class MaskingParameters:
         dropped_clients: dropouts that a round survives, d.
         min_survivors: n - d; with fewer the bounds say nothing, and the round must abort.
         quorum: signatures on one survivor set that a client waits for; 1 against a curious server,
-            which names everybody the same set.
+            which names the same set to all clients.
         committee: clients that are drawn to give these signatures, m; None for all clients.
         window_least: survivors each window of degree/2 ring places must hold, c_w + 1; None where
             the graph is complete or the server curious.
@@ -132,7 +132,7 @@ class MaskingParameters:
 
     @property
     def complete(self) -> bool:
-        """Whether everybody masks with everybody."""
+        """Whether every client masks with every other."""
         return self.degree == self.n - 1
 
 
@@ -182,7 +182,7 @@ def find_parameters(
             rate: rounds with more dropouts than d abort.
         adversary: "curious" or "active".
         agreed_survivors: whether clients sign one survivor set, and the sharers that they masked
-            by, before unmasking. Without it only a server that tells everybody the same is
+            by, before unmasking. Without it only a server that tells all clients the same is
             withstood.
         privacy_bits: 1 to 128.
         correctness_bits: 1 to 128.

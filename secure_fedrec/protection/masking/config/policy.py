@@ -85,7 +85,7 @@ class SitePolicy(Settings, section="policy"):
         in it, unless the host says how many.
 
         Args:
-            expected: what the host knows.
+            expected: what the host knows of the round.
             config: the proposed configuration.
             roster: the roster.
 
@@ -136,7 +136,7 @@ class SitePolicy(Settings, section="policy"):
             _require_sparse(config, safe)
 
     def require_cohort(self, cohort: IntArray, roster: Roster, *, beacon: bytes | None) -> None:
-        """Check who was chosen.
+        """Check the cohort that was chosen.
 
         Args:
             cohort: int64[n], ascending.
@@ -227,17 +227,17 @@ class Expected:
 
     @property
     def stated(self) -> bytes:
-        """Digest of the statement, or what stands in its place."""
+        """Digest of the statement, or the value used in its place."""
         return NO_STATEMENT if self.statement is None else self.statement.digest
 
     @property
     def federation(self) -> bytes:
-        """Whose round it is; b"" where nothing is stated."""
+        """The federation of the round; b"" where nothing is stated."""
         return b"" if self.statement is None else self.statement.federation
 
     @property
     def once(self) -> bytes:
-        """What a client reveals for once; empty if it is not known yet, or nothing is stated."""
+        """Identifies the sum that a client reveals for; empty if not known yet, or not stated."""
         return self.statement.once if isinstance(self.statement, Statement) else b""
 
     def agreed(self, named: Statement | None = None) -> Agreed | None:

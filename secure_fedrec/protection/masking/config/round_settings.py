@@ -50,7 +50,7 @@ class MaskingConfig(Settings, section="masking"):
         threshold: shares that restore a secret, t.
         min_survivors: fewest vectors that may be summed; ``overlap`` at least.
         quorum: signatures on one survivor set that clients ask for before they reveal anything;
-            a curious server names one set, and nobody is asked.
+            a curious server names one set, and clients do not confirm it.
         committee: clients that the beacon draws to give these signatures, m; None for all clients.
             Only where the server is active and the graph is not complete.
         corrupt_clients: clients that may work with the server, c.

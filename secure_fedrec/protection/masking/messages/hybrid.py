@@ -7,20 +7,21 @@ that either client's secret field element gives it back:
 - of two neighbours the one with the lower number derives r from its own element, and
 - seals r to the other's KEM key, which is derived from the other's element. The server keeps the
   sealed r and opens it if it ever recovers the other's element. A hash of r stands behind the seal:
-  the receiver compares it, and whoever recovers either element sees whether that gives the same r.
+  the receiver compares it, and a party that recovers either element sees whether that gives the
+  same r.
 
 The pair key is HKDF(X25519 || r): secret as long as one of the two holds. Channels carry shares, so
 they are hybrid as well; each direction seals a fresh secret to the receiver's channel KEM key.
 Authenticity rests on the Ed25519 signatures, which an attacker would have to break on the day.
 
-HPKE in base mode does not say who sealed: whoever has the public key can seal a secret of his own.
-A fresh channel secret is authenticated by use, since the channel key also takes the X25519 secret
-of two signed keys. The sealed r is authenticated by the box of shares that its sender puts into the
-same channel: its SHA-256 is associated data of that box (``pairs``).
+HPKE in base mode does not authenticate the sender: any party with the public key can seal a secret
+of its own. A fresh channel secret is authenticated by use, since the channel key also takes the
+X25519 secret of two signed keys. The sealed r is authenticated by the box of shares that its sender
+puts into the same channel: its SHA-256 is associated data of that box (``pairs``).
 
 A pair secret that does not open or is not that of its hash, or whose box does not open, makes its
 receiver leave the round: its mask could not cancel, or would be no secret. A corrupt client can
-cost a round its neighbours, and so its result, but nobody's privacy; and no sum comes out wrong.
+cost a round its neighbours, and so its result, but no client's privacy; and no sum comes out wrong.
 """
 
 from cryptography.exceptions import InvalidTag

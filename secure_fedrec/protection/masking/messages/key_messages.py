@@ -5,11 +5,11 @@ The table gives head | payload of each; sizes in bytes, n clients in the cohort,
     SETUP      configuration | u64 epoch | u32 roster version | 32 channel key | u32 n | n x u32
     ADVERTISE  u64 epoch | u64 generation of the journal | 32 mask key | 32 channel key
                [| 1216 mask KEM | 1216 channel KEM]
-    KEYS       n/8 who advertised | 32 beacon
+    KEYS       n/8 advertisers | 32 beacon
                | payload: records (its ADVERTISE head | 64 signature)
     SHARES     32 commitment | records (box | 2 x 32 share hashes)
                [| 1168 sealed pair secret, 32 its hash, for each listed client of a higher number]
-    BOXES      n/8 who shared | payload: records (box | 2 x 32 share hashes)
+    BOXES      n/8 sharers | payload: records (box | 2 x 32 share hashes)
                [| 1168 sealed pair secret, 32 its hash, from each listed client of a lower number]
 
 Records stand behind a u32 count, each after the u32 number of its client, numbers ascending. A box
@@ -62,7 +62,7 @@ _ADVERTISED = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setup:
-    """R0: what the round is about."""
+    """R0: the settings of the round."""
 
     config: MaskingConfig
     epoch: int
@@ -137,7 +137,7 @@ class Advertisement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Keys:
-    """R1 to a client: who advertised, and its neighbours' signed heads.
+    """R1 to a client: the advertisers, and its neighbours' signed heads.
 
     Args:
         advertised: bool[n].
@@ -224,7 +224,7 @@ class Shares:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Boxes:
-    """R2 to a client: who shared (bool[n]), and what its neighbours sent it."""
+    """R2 to a client: the sharers (bool[n]), and what its neighbours sent it."""
 
     shared: BoolArray
     records: Mapping[int, bytes]
@@ -269,7 +269,7 @@ def share_hash(context: Context, purpose: str, sender: int, receiver: int, share
 def share_hashes(
     context: Context, sender: int, receiver: int, mask_share: bytes, self_share: bytes
 ) -> tuple[bytes, bytes]:
-    """Both hashes of what a client sends to a neighbour."""
+    """Both hashes of the shares that a client sends to a neighbour."""
     return (
         share_hash(context, "mask", sender, receiver, mask_share),
         share_hash(context, "self", sender, receiver, self_share),

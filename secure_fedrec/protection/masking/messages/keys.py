@@ -22,7 +22,7 @@ from secure_fedrec.protection.masking.envelope import MAC_PURPOSES, Context
 from secure_fedrec.protection.masking.messages.shamir import PRIME, encode_element
 
 SERVER_PURPOSES: Final = (*MAC_PURPOSES.values(), "reveal-box")
-"""What keys between a client and the server are for, in the order in which they are derived."""
+"""Purposes of keys between a client and the server, in the order in which they are derived."""
 
 TAG_BYTES = 16
 _KEY_BYTES = 32
@@ -58,9 +58,9 @@ def derive(secret: bytes, purpose: str, context: Context, *parts: bytes, size: i
 
     Args:
         secret: input key material.
-        purpose: what the key is for.
+        purpose: purpose of the key.
         context: the round; its identity is the salt, its hashes are bound.
-        parts: what else the key is bound to, in a fixed order.
+        parts: further values that the key is bound to, in a fixed order.
         size: bytes wanted.
     """
     hashes = context.config_hash + context.roster_hash + context.cohort_hash
@@ -88,7 +88,7 @@ def exchange(private: X25519PrivateKey, public: bytes) -> bytes:
 
 
 def require_usable(public: bytes) -> None:
-    """Refuse a public key of low order, whoever it is meant for.
+    """Refuse a public key of low order, for any receiver.
 
     Raises:
         ProtocolError: it has low order.

@@ -24,7 +24,7 @@ def open_pair_seal(
     Args:
         opens: the higher one's ``KemKey.open``.
         context: the round.
-        lower: who sealed.
+        lower: the neighbour that sealed.
         higher: to whom.
         seal: what ``Neighbour.seal_pair`` gave.
 
@@ -39,7 +39,7 @@ def open_pair_seal(
 
 
 def seal_info(context: Context, purpose: str, sender: int, receiver: int) -> bytes:
-    """What a sealed secret is bound to: the round, and who seals it for whom."""
+    """What a sealed secret is bound to: the round, its sender and its receiver."""
     ends = sender.to_bytes(4, "little") + receiver.to_bytes(4, "little")
     return (
         b"secure-fedrec|v1|masking|" + purpose.encode() + context.prefix(Kind.SHARES, sender, ends)

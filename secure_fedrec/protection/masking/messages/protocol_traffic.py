@@ -19,7 +19,7 @@ COUNTS_MAGIC = b"SFTF"
 
 
 def count_beside(meter: Meter, config: MaskingConfig, clients: IntArray) -> None:
-    """Count what a round in which everybody answers would send, without the uploads."""
+    """Count what a round in which all parties answer would send, without the uploads."""
     for each in message_sizes(config):
         sizes = np.full(len(clients), each.size)
         if each.direction == "down":

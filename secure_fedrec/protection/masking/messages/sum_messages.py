@@ -128,7 +128,7 @@ class Upload:
     """R3 without the vector.
 
     Args:
-        shared_hash: hash of who shared, as the client was told, and of the public state that the
+        shared_hash: hash of the sharers, as the client was told, and of the public state that the
             vector was computed from (``hash_of_sharers``).
         shared_signature: the client's signature over it.
         digest: SHA-256 of the packed masked vector, by which the transcript binds both sides to
@@ -158,7 +158,7 @@ class Survivors:
     """R4 to a client.
 
     Args:
-        survivors: bool[n], whose vectors are in the sum.
+        survivors: bool[n], the clients whose vectors are in the sum.
         root: root over their uploads.
         shared_signatures: of the client's neighbours among them, each over the sharers that it was
             told; one may be missing.
@@ -279,7 +279,7 @@ def signed_sharers(
         context: the round.
         client: its number.
         shared_hash: the sharers asked about.
-        signature: what is said to be its signature.
+        signature: its alleged signature.
     """
     return signed_by(public_key, _signed_sharers(context, client, shared_hash), signature)
 

@@ -1,4 +1,4 @@
-"""The public side of a round, the same for every party: who is there, masks with whom, signs.
+"""The public side of a round, equal for all parties: clients, mask neighbours and signers.
 
 What a client accepts and gives is decided by predicates of what it was told, so that whoever
 explores the protocol state by state asks the same questions as the clients do. The check of the
@@ -67,7 +67,7 @@ def share_due(*, survives: bool, same_sharers: bool) -> ShareKind | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PublicRound:
-    """What SETUP settles.
+    """The facts that SETUP fixes.
 
     Args:
         context: round id and hashes.
@@ -93,7 +93,7 @@ class PublicRound:
 
     @classmethod
     def of(cls, setup: Setup, context: Context) -> "PublicRound":
-        """Check that a SETUP says what its header is bound to.
+        """Check that a SETUP states the facts that its header is bound to.
 
         Raises:
             ProtocolError: configuration or cohort have other hashes, no public state is named
@@ -147,12 +147,12 @@ class PublicRound:
         """Check that records are of a client's live neighbours, all of them and in order.
 
         Args:
-            name: of the message that brought them.
+            name: name of the message that brought them.
             live: int64[...], places of these neighbours.
             records: by client.
 
         Raises:
-            ProtocolError: somebody is missing, a stranger, or out of order.
+            ProtocolError: a client is missing, unknown, or out of order.
         """
         expected = self.cohort[live].tolist()
         if list(records) != expected:
@@ -174,7 +174,7 @@ class PublicRound:
 
 
 class Topology:
-    """Who masks with whom, and who signs the survivors.
+    """Which clients mask with each other, and which sign the survivors.
 
     Args:
         config: the configuration.
@@ -209,7 +209,7 @@ class Topology:
         return neighbours[marks[neighbours]].astype(np.int64, copy=False)
 
     def signers(self, survivors: BoolArray) -> BoolArray:
-        """bool[n], whose signatures on these survivors count: their own, of the committee's."""
+        """bool[n], survivors whose signatures count: those on the committee, if there is one."""
         return survivors if self._committee is None else survivors & self._committee
 
     def require_survivors(self, survivors: BoolArray) -> None:

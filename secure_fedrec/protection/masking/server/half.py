@@ -1,7 +1,7 @@
 """The server half of a masked sum: takes and gives bytes, owns no socket, thread or clock.
 
 ``start`` gives the first messages; ``receive`` takes one message of a client at a time; when
-everybody has answered, or the host's patience is over, ``close_step`` goes on with those who have.
+all have answered, or the host's timeout is over, ``close_step`` goes on with those that have.
 ``step`` does all of it, for a driver. A step that is left with too few clients aborts the round:
 there is no partial result.
 
@@ -72,8 +72,8 @@ class MaskingServer:
             host keeps it from round to round, and it is brought up to date in place. A client that
             comes back with an old copy of its journal is dropped here, before its peers would have
             to leave the round.
-        later: whose statement is named with the vectors (``name_statement``), where keys are agreed
-            on before; None where the configuration's is the round's.
+        later: the round's agreement whose statement is named with the vectors (``name_statement``),
+            where keys are agreed on before; None where the configuration's is the round's.
 
     Attributes:
         beacon: the epoch's public randomness, for ``step`` to close advertisements with.
@@ -135,7 +135,7 @@ class MaskingServer:
         return public.epoch if public.beacon_due and self.state in asked else 0
 
     def require_advertised(self) -> None:
-        """Check that a beacon has something to draw, once nobody else is waited for.
+        """Check that enough clients have advertised for a beacon to draw from.
 
         Raises:
             ProtocolError: fewer clients have advertised keys than a sum needs.
@@ -158,7 +158,7 @@ class MaskingServer:
 
     @property
     def sharers(self) -> IntArray:
-        """int64[...], clients whose keys are agreed on so far: they alone can be in the sum."""
+        """int64[...], clients whose keys are agreed on so far: only they can be in the sum."""
         return self._round.public.cohort[self._round.shared]
 
     @property
@@ -209,7 +209,7 @@ class MaskingServer:
         return self.state is ServerState.DONE
 
     def name_statement(self, statement: Statement) -> None:
-        """Say what vectors are computed from, in a round that began with ``Later``.
+        """State what vectors are computed from, in a round that began with ``Later``.
 
         Raises:
             ProtocolError: it was named before, or is of another federation.
@@ -356,7 +356,7 @@ def _require_fitting(
         raise ConfigError(
             "masking.statement",
             "(none)",
-            "against an active server must say what vectors are computed from (Statement.digest)",
+            "against an active server must state what vectors are computed from (Statement.digest)",
         )
     if later is not None and later.digest != config.statement:
         raise ConfigError("masking.statement", config.statement.hex(), "is not what comes later")

@@ -1,4 +1,4 @@
-"""Restoring the secrets that take the masks off a sum, and naming who stood in the way.
+"""Restoring the secrets that take the masks off a sum, and naming clients that prevented it.
 
 For every survivor the server needs the self-mask seed b: sent by the client itself, or restored
 from t shares if it has gone since. For every client that shared and did not upload it needs the
@@ -10,8 +10,8 @@ Each share has a hash, under the sharer's MAC to the server and in the box of th
 checks it on arrival. A share that differs from it was altered by the responder and is left out;
 shares that fit their hashes and do not fit each other were dealt wrong by the sharer, and are
 corrected as a Reed-Solomon code is, as long as at most half of those beyond the threshold are
-wrong. So every secret is combined once, and corrected at most once, whoever lies. That convinces
-the server, which has the MAC keys as well, and nobody else.
+wrong. So every secret is combined once, and corrected at most once, whichever clients lie. That
+convinces only the server, which has the MAC keys as well.
 
 With the hybrid agreement a restored mask seed also gives, or opens, pair secrets. Each is held
 against the hash behind its seal: another one means that a client lied when it dealt, and that the
@@ -51,8 +51,8 @@ class Fault:
             sharer" dealt shares that do not fit; "bad responder" returned another share than
             it was dealt; "disputed" says that a neighbour's shares did not open (one of the two is
             to blame); "bad seed" sent another self-mask seed than it is bound to.
-        client: who is at fault (for "disputed": who complained).
-        about: whose secret it is about.
+        client: the client at fault (for "disputed": the client that complained).
+        about: the client whose secret it is about.
     """
 
     kind: Literal["bad message", "bad sharer", "bad responder", "disputed", "bad seed"]

@@ -27,11 +27,11 @@ def show_uploads(
     """Show the masked words of the clients in a sum.
 
     Args:
-        wire: of the record.
+        wire: wire of the record.
         arrived: every message that came to the server.
         server: its half, finished.
         codec: the ring.
-        layout: what the words stand for.
+        layout: meaning of the words.
         round_: the run's round that the sum is of.
         step: as which they are shown.
         counts_first: whether the words of counts stand before those of values.

@@ -1,8 +1,8 @@
 """What the server keeps and computes in one round, step by step.
 
 ``accept_*`` take a message that is known to be its sender's and awaited, check all of it, and only
-then store it. ``close_*`` check who is left and give the messages of the next step. The server
-signs a step once; what differs per receiver proves itself (``formats``).
+then store it. ``close_*`` check which clients are left and give the messages of the next step. The
+server signs a step once; what differs per receiver proves itself (``formats``).
 """
 
 import secrets
@@ -138,7 +138,7 @@ class ServerRound:
         self._faults[fault] = None
 
     def require_authentic(self, envelope: Envelope) -> None:
-        """Check who sent a message that is awaited."""
+        """Check the sender of a message that is awaited."""
         client, purpose = envelope.sender, MAC_PURPOSES.get(envelope.kind)
         if purpose is None:
             envelope.verify(self._signers[client])
@@ -266,7 +266,7 @@ class ServerRound:
         self._transcript.append(self._upload_leaves[client])
 
     def close_uploads(self) -> list[Outgoing]:
-        """R4 to the clients: the survivors, and a commitment to what they uploaded.
+        """R4 to the clients: the survivors, and a commitment to their uploads.
 
         It goes to all of them, and is signed by those on the committee.
         """
@@ -363,7 +363,7 @@ class ServerRound:
         self._client_keys.clear()
 
     def require_summable(self, survivors: BoolArray) -> set[int]:
-        """Check that these clients (bool[n]) can be summed; who is to sign them."""
+        """Check that these clients (bool[n]) can be summed, and give the clients that sign them."""
         self._topology.require_survivors(survivors)
         for place, client in self._marked(self.shared):
             # The secrets of all survivors may be needed, and those of the others that one of them

@@ -78,11 +78,12 @@ class Unmasking:
     """What the server holds when the last step is closed.
 
     Args:
-        public: what SETUP settled.
+        public: the facts that SETUP fixed.
         stated: digest of the round's statement.
-        topology: who masked with whom.
-        shared: bool[n], who shared secrets: each uploader masked with its neighbours among them.
-        survivors: bool[n], whose vectors are in the sum.
+        topology: which clients masked with each other.
+        shared: bool[n], clients that shared secrets: each uploader masked with its neighbours among
+            them.
+        survivors: bool[n], the clients whose vectors are in the sum.
         keys: advertisement by client.
         shares: share records by client.
         reveals: what survivors revealed, by client; some may have gone silent.

@@ -52,8 +52,8 @@ class _Client(Enum):
     TABLE = "receive_table"
     UPLOAD = "upload"
     SUMS = "receive_sums"
-    OVER = "none: its round is over"
-    ABORTED = "none: it aborted"
+    OVER = "nothing: its round is over"
+    ABORTED = "nothing: it aborted"
 
 
 class TableClient(ClientHalf):
@@ -61,7 +61,7 @@ class TableClient(ClientHalf):
 
     Args:
         plan: the agreement; its ``minimum`` is this client's own.
-        identity: who it is.
+        identity: the identity of this party.
         private: the clients' key.
         encryptor: under the same key.
         update: the step of the item table.
@@ -144,7 +144,8 @@ class TableClient(ClientHalf):
             words: ring words of V_1.
 
         Returns:
-            The message to the server of the two clients that make the first table; None of others.
+            The message to the server of the two clients that make the first table; None for other
+            clients.
 
         Raises:
             ProtocolError: the federation began already.

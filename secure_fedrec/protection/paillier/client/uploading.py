@@ -19,7 +19,7 @@ class _Client(Enum):
     ADVERTISE = "advertise"
     KEYS = "receive_keys"
     UPLOAD = "upload"
-    DONE = "none: it has uploaded"
+    DONE = "nothing: it has uploaded"
 
 
 class UploadingClient(ClientHalf):
@@ -27,7 +27,7 @@ class UploadingClient(ClientHalf):
 
     Args:
         plan: the agreement; its ``minimum`` is this client's own.
-        identity: who it is.
+        identity: the identity of this party.
         encryptor: under the plan's key; worth keeping over rounds.
         round_: the round, above every earlier one.
     """

@@ -1,4 +1,4 @@
-"""What the halves of both arrangements have in common: who one is, and what it agreed on."""
+"""Common parts of the halves of both arrangements: the party's identity and the agreed plan."""
 
 from collections.abc import Iterable
 from enum import Enum
@@ -16,9 +16,9 @@ class Half:
 
     Args:
         plan: the agreement.
-        identity: who it is.
+        identity: the identity of this party.
         role: the part it plays.
-        holder: who holds the key where this protocol is spoken.
+        holder: the party that holds the key in this protocol.
         round_: the round in progress.
 
     Raises:
@@ -54,9 +54,9 @@ class ClientHalf(Half):
 
     Args:
         plan: the agreement; its ``minimum`` is this client's own.
-        identity: who it is.
+        identity: the identity of this party.
         encryptor: under the plan's key.
-        holder: who holds the key where this protocol is spoken.
+        holder: the party that holds the key in this protocol.
         round_: the round in progress.
 
     Raises:

@@ -1,6 +1,6 @@
-"""What all parties agree on before the first message.
+"""The plan that all parties agree on before the first message.
 
-Each party builds the plan from its own configuration; nobody takes it from the server. Every
+Each party builds the plan from its own configuration and does not take it from the server. Every
 message carries the hash of the plan, so parties that do not agree refuse one another at once.
 """
 
@@ -28,11 +28,11 @@ class Plan:
     """The agreement.
 
     Args:
-        holding: who holds the key, against whom.
+        holding: which parties hold the key, and against which parties.
         key: the public key.
-        roster: everybody's verification key.
+        roster: verification keys of all parties.
         clients: numbers of the clients of the cohort, ascending; every one takes part.
-        layouts: of the vectors that each client uploads, in order.
+        layouts: layouts of the vectors that each client uploads, in order.
         table: layout of the item table, which is encrypted but never added; only where the clients
             hold the key.
         minimum: fewest clients in a sum that this party accepts; each party has its own.
@@ -107,7 +107,7 @@ class Plan:
         """Layout of the item table.
 
         Raises:
-            ConfigError: the plan has none.
+            ConfigError: the plan does not have one.
         """
         if self.table is None:
             raise ConfigError("paillier.table", None, "a key held by clients goes with a table")
@@ -133,7 +133,7 @@ class Plan:
 
     @property
     def table_context(self) -> bytes:
-        """SHA-256 over what cohorts that hand one table on have in common, all but the cohort."""
+        """SHA-256 over key, roster, table layout and federation: equal for all cohorts."""
         table = b"" if self.table is None else self.table.to_bytes()
         return _digest(_TABLE_DOMAIN, [self.key.key_id, self.roster.hash, table, self.federation])
 

@@ -1,4 +1,4 @@
-"""What travels in a round, and how large it is: known before anything is encrypted."""
+"""The messages of a round and their sizes, known before anything is encrypted."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,9 +18,9 @@ class Sent:
     """One message of a round.
 
     Args:
-        kind: what it is for.
-        sender: who sent it.
-        receiver: who received it.
+        kind: kind of the message.
+        sender: the party that sent it.
+        receiver: the party that received it.
         size: bytes, signature included.
     """
 

@@ -1,4 +1,4 @@
-"""Encrypted tables at rest: what opens one, and what tells that it is the one that was agreed on.
+"""Encrypted tables at rest: how one is opened, and how it is checked to be the agreed one.
 
 A table is u8[32] digest | encrypted vector. The digest is an HMAC-SHA256 of round and words under a
 key that follows from the private key, and that plans of one key, roster, layout and series have in
@@ -26,7 +26,7 @@ _DIGEST_INFO = b"secure-fedrec|v1|paillier|table-digest"
 
 
 class TableReader:
-    """Whoever holds the clients' key: opens tables, and vouches for them.
+    """A holder of the clients' key: opens tables, and vouches for them.
 
     Args:
         plan: the agreement.
@@ -63,7 +63,7 @@ class TableReader:
         return words
 
     def digest(self, words: RingArray, round_: int) -> bytes:
-        """What the table of a round must match; unreadable without the private key."""
+        """Digest that the table of a round must match; unreadable without the private key."""
         message = round_.to_bytes(8, "little") + write_words([words], [self._layout])
         return hmac.digest(self._key, message, "sha256")
 

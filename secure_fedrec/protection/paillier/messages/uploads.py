@@ -1,4 +1,4 @@
-"""Uploads of a cohort, made by clients and added by the server, whoever holds the key."""
+"""Uploads of a cohort, made by clients and added by the server, for any holder of the key."""
 
 from collections.abc import Sequence
 from dataclasses import replace

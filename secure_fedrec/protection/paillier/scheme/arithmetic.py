@@ -3,7 +3,8 @@
 Both give the same integers; GMP is about eight times faster at 3072 bits. Neither is constant-time
 as a whole: exponents that are secret go through GMP's side-channel-silent exponentiation where
 there is one, but multiplication, reduction and Python itself have timings that depend on the
-numbers. Who can time these operations on the key holder's machine is outside every claim made here.
+numbers. No claim here covers an adversary that can time these operations on the key holder's
+machine.
 
 ``gmpy2`` is LGPL-3.0 and part of the extra ``paillier``; nothing here needs it.
 """
@@ -35,7 +36,7 @@ class Arithmetic:
         number: the engine's own form of an integer; products of two such stay in the engine.
         power: ``base ** exponent % modulus`` for a public exponent.
         secret_power: the same for a secret exponent above 0 and an odd modulus.
-        inverse: of a unit, to a modulus.
+        inverse: inverse of a unit, to a modulus.
         gcd: greatest common divisor.
         release: lets a thread's large operations run without the interpreter's lock; None for an
             engine whose numbers hold it.
@@ -110,8 +111,8 @@ def default_arithmetic(name: str | None = None) -> Arithmetic:
 def is_probable_prime(candidate: int, arithmetic: Arithmetic | None = None) -> bool:
     """Miller-Rabin with 40 bases drawn by the operating system.
 
-    A composite passes with probability below 4^-40, whoever chose it: the bases are unknown when
-    the candidate is made.
+    A composite passes with probability below 4^-40, also one chosen by an adversary: the bases are
+    unknown when the candidate is made.
     """
     engine = default_arithmetic() if arithmetic is None else arithmetic
     if candidate < 4:

@@ -26,7 +26,7 @@ def rounded_quotients(sums: IntArray, counts: IntArray) -> IntArray:
 
 
 class AverageStep(Settings, section=""):
-    """``V_{t+1} = V_t - sum / count`` for each row of the item table; rows nobody rated stay.
+    """``V_{t+1} = V_t - sum / count`` for each row of the item table; rows without raters stay.
 
     Clients multiply their gradients by the step size before they encode them, so table and sums
     share one fixed scale and the step is made of integers.
@@ -56,7 +56,7 @@ class AverageStep(Settings, section=""):
             [rows * width] ring words of V_{t+1}.
 
         Raises:
-            ProtocolError: the shapes differ, a count is negative, or a row that nobody rated has a
+            ProtocolError: the shapes differ, a count is negative, or a row without raters has a
                 gradient.
             EncodingError: a value of the new table exceeds the codec's clip.
         """
@@ -70,7 +70,7 @@ class AverageStep(Settings, section=""):
             raise ProtocolError("table, gradients and counts do not have the same rows")
         each = np.repeat(ratings, self.width)
         if np.any(each < 0) or np.any(gradients[each == 0]):
-            raise ProtocolError("a count is negative, or a row that nobody rated has a gradient")
+            raise ProtocolError("a count is negative, or a row without raters has a gradient")
         moved = self.codec.to_integers(table) - rounded_quotients(gradients, np.maximum(each, 1))
         if int(np.abs(moved).max()) > self.codec.largest:
             raise EncodingError(f"the table leaves ring.clip = {self.codec.clip:g}")

@@ -63,7 +63,7 @@ class Encryptor:
     """Encrypts under a public key; builds the table of a DJN key once.
 
     Args:
-        key: whose.
+        key: the key to encrypt under.
         arithmetic: the engine; the fastest one by default.
     """
 

@@ -65,10 +65,10 @@ def require_key_bits(bits: int, *, key: str = "paillier.bits") -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublicKey:
-    """What everybody may hold.
+    """The public key, which all parties may hold.
 
-    A public key cannot be checked by whoever receives it beyond its form; take it, or its
-    ``key_id``, over a channel that its holder signs.
+    The receiver of a public key can check its form only; take it, or its ``key_id``, over a channel
+    that its holder signs.
 
     Args:
         n: the modulus, a product of two primes of equal length.
@@ -81,7 +81,7 @@ class PublicKey:
     n: int
     h: int | None = None
     key_id: bytes = field(init=False, repr=False, compare=False)
-    """SHA-256 of the serialised key: what ciphertexts and messages are bound to."""
+    """SHA-256 of the serialised key, which ciphertexts and messages are bound to."""
 
     def __post_init__(self) -> None:
         require_key_bits(self.n.bit_length())
@@ -132,7 +132,7 @@ class PublicKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PrivateKey:
-    """What opens ciphertexts. It is never printed, pickled or copied.
+    """The key that opens ciphertexts. It is never printed, pickled or copied.
 
     Args:
         p: the smaller prime.

@@ -57,7 +57,7 @@ class PairwiseMask:
 
         Raises:
             ProtocolError: this client's key was replaced, two clients show one key, or a key is of
-                low order and would make the secret known to everybody.
+                low order and would make the secret public.
         """
         if keys.get(self._client) != self.public:
             raise ProtocolError(f"the mask key of client {self._client} was replaced")
@@ -91,7 +91,7 @@ class PairwiseMask:
             codec: the ring.
 
         Returns:
-            New ring words, uniform to whoever lacks one of the secrets.
+            New ring words, uniform to a party that lacks one of the secrets.
         """
         total = words.copy()
         add: list[bytes] = []

@@ -14,8 +14,8 @@ slot. Slots are never negative. There are two kinds of value:
   what comes out is the slot modulo 2^b, in which the masks have cancelled.
 
 The count field holds 1 in every plaintext that a client makes. It is inside the encryption, so
-whoever decrypts takes off as many offsets as there were vectors, and sees whether all plaintexts of
-a vector agree about that number.
+the decrypting party subtracts as many offsets as there were vectors, and sees whether all
+plaintexts of a vector agree about that number.
 
 Either way the words that come out are those of adding the ring words modulo 2^b: the same bits as
 a plain sum, a masked sum, or any other order of summation.
@@ -102,8 +102,8 @@ class SlotLayout(Settings, section="paillier"):
 
             u8 kind | u8 ring bits | u16 fraction bits | u32 budget | u64 largest | u64 length
 
-        Both kinds state the whole codec, since whoever reads a sum in other units than the clients
-        wrote it reads other reals. The clip is stated as the ring integer it comes to.
+        Both kinds state the whole codec, since a party that reads a sum in other units than the
+        clients wrote it reads other reals. The clip is stated as the ring integer it comes to.
         """
         kind = 1 if self.whole_ring else 0
         codec = self.codec
@@ -112,7 +112,7 @@ class SlotLayout(Settings, section="paillier"):
         )
 
     def require_words(self, words: RingArray) -> None:
-        """Check what a client wants to encrypt.
+        """Check the words that a client wants to encrypt.
 
         Raises:
             EncodingError: wrong shape or dtype, a word outside the ring, or a signed value beyond

@@ -77,7 +77,8 @@ class PaillierSum:
         """The server's step: add vectors, one after the other.
 
         Raises:
-            ProtocolError: none at all, another key or layout, or the budget of additions is spent.
+            ProtocolError: there are no vectors, a key or layout differs, or the budget of additions
+                is spent.
         """
         running = RunningSum(key=self.key, layout=self.layout, arithmetic=self._arithmetic)
         for vector in vectors:

@@ -1,4 +1,4 @@
-"""Encrypted vectors: packed ciphertexts that know their key, their layout and what was spent.
+"""Encrypted vectors: packed ciphertexts with their key, their layout and the additions spent.
 
 The layout of an encrypted vector, version 2, little-endian:
 
@@ -30,7 +30,7 @@ class EncryptedVector:
     """One vector of ring words, or a sum of such vectors, under Paillier.
 
     Args:
-        key: whose.
+        key: the key that they are encrypted under.
         layout: how the words are packed.
         terms: vectors in the sum, 1 for a fresh one.
         ciphertexts: units modulo n^2, in order.
@@ -99,8 +99,8 @@ class RunningSum:
     """A sum that takes one vector after the other.
 
     Args:
-        key: whose.
-        layout: of every vector.
+        key: the key that they are encrypted under.
+        layout: layout of every vector.
         arithmetic: the engine; the fastest one by default.
     """
 

@@ -83,7 +83,7 @@ class TableServer(ServerHalf):
 
         In round 0 the two clients that make the first table are prompted.
 
-        What is refused changes nothing.
+        A refused message does not change the state.
 
         Raises:
             ProtocolError: something is missing, and it says what was refused (``receive``); or the
@@ -129,7 +129,7 @@ class TableServer(ServerHalf):
         """The encrypted table of the round, for every client.
 
         Raises:
-            ProtocolError: there is none yet, or the round is past it.
+            ProtocolError: the table does not exist yet, or the round is past it.
         """
         if self._state is not _Server.UPLOADS or self._table is None:
             raise ProtocolError(f"round {self.round}: the server awaits {self._state.value}")

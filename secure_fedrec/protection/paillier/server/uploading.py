@@ -46,7 +46,7 @@ class UploadingServer(ServerHalf):
     def step(self, inbox: Iterable[bytes]) -> list[Parcel]:
         """Prompt the clients; or take what is awaited, all of it, and go on (``Party.step``).
 
-        What is refused changes nothing.
+        A refused message does not change the state.
 
         Raises:
             ProtocolError: something is missing; it says what was refused (``receive``).
