@@ -1,8 +1,8 @@
 """Engines run an algorithm on a protection stack; ``local_engine`` is the embedded default.
 
-Reading order: ``federated_problem`` (what is learnt from), ``rating_problems`` (of ratings),
-``local_engine`` (the rounds), ``checkpoint``, ``recording_seal`` (what belongs to a recording),
-``recorded_run`` (a run that keeps what every party saw).
+Reading order: ``federated_problem`` (the data side of a run), ``rating_problems`` (the same for
+ratings), ``local_engine`` (the rounds), ``checkpoint``, ``recording_seal`` (the list of files of a
+recording), ``recorded_run`` (a run that keeps what every party saw).
 """
 
 from secure_fedrec.engines.checkpoint import read_checkpoint, write_checkpoint

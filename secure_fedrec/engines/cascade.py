@@ -2,7 +2,7 @@
 
 A connection brings cells of one size, the layer's: u32 count | the cells; and hears u32, how many
 were read. Cells are sealed to the node that gets them and to all behind it, so the lines need no
-protection of their own; who watches them sees how many cells go where and when, as he does of any
+protection of their own; an observer of the lines sees how many cells go where and when, as of any
 mix network. A node's key lives in its process only and ends with it, and cells of its epoch are
 lost with it: their senders miss them in the recipient's list of receipts, and hand in anew under
 the next directory.
@@ -84,7 +84,7 @@ def hand_in(cells: Sequence[bytes], address: Address, *, patience: float = _PATI
         patience: seconds to wait for it to be there, and for its answer.
 
     Raises:
-        HostError: it is not there in time, or has not read all of them.
+        HostError: the node does not answer in time, or has not read all of them.
     """
     end = time.monotonic() + patience
     while True:
@@ -109,7 +109,7 @@ class Inlet:
         listen: host and port; port 0 takes a free one.
         size: bytes of a cell.
         take: handles one cell; one call at a time. A cell that it refuses (``ProtocolError``,
-            ``WireError``) costs its sender that cell, and nobody anything else.
+            ``WireError``) costs its sender that cell, and has no other effect.
         then: is called after the cells of a connection.
 
     Raises:
@@ -196,7 +196,7 @@ class Mix:
         self.inlet = Inlet(listen, directory.config.size_at(layer), node.receive, self._mix)
 
     def close(self) -> None:
-        """Take in no more; what is on its way is brought."""
+        """Take in no more cells; cells in transit are still delivered."""
         self.inlet.close()
         for carrier in self._carriers:
             carrier.join()

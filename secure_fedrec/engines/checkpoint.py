@@ -32,7 +32,7 @@ def write_checkpoint(path: Path, arrays: Columns, *, run_id: str) -> None:
         run_id: digest of the configuration the state belongs to.
 
     Raises:
-        OSError: it could not be written; the old one is as it was.
+        OSError: it could not be written; the old one is unchanged.
     """
     head = {"version": np.array(_VERSION), "run_id": np.array(run_id)}
     write_npz(path, {**head, **as_part("state", arrays)}, private=True, durable=True)
@@ -68,7 +68,7 @@ def read_checkpoint(path: Path, *, run_id: str, later: str | None = None) -> dic
 
 @contextmanager
 def unless_damaged(path: Path | None) -> Iterator[None]:
-    """Around what makes a state of what was read.
+    """Turn errors of reading a state into ``CheckpointError``.
 
     Args:
         path: path of the file.

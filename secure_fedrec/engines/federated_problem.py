@@ -34,11 +34,11 @@ class Problem:
     Args:
         vault: the clients' private state; an engine fills it with the algorithm's tables, so every
             run needs its own.
-        n_rows: rows of the shared table; 0 where the algorithm alone says how large its blocks are.
-        evaluate: measures a state; None measures nothing.
-        knowledge: what everybody knows about the data, as JSON values.
-        popularity: int64[n_rows], clients that hold each item: stands for the popularity that is
-            public elsewhere. None where rows are not items.
+        n_rows: rows of the shared table; 0 where the algorithm sets the sizes of its blocks.
+        evaluate: measures a state; None does not measure.
+        knowledge: public facts about the data, as JSON values.
+        popularity: int64[n_rows], clients that hold each item, in place of a public popularity.
+            None where rows are not items.
     """
 
     vault: Vault
@@ -64,12 +64,12 @@ def sizes_of(
     cohort: int | None = None,
     bags: Mapping[str, BagShape] | None = None,
 ) -> Sizes:
-    """What a stack for a problem has to be built for.
+    """The sizes that a stack for a problem has to be built for.
 
     Args:
         algorithm: what is trained.
         problem: what it learns from.
-        cohort: most clients in a round; None for all.
+        cohort: largest number of clients in a round; None for all.
         bags: sizes of the bags that the algorithm gives to, by name.
     """
     blocks, n_clients = blocks_of(algorithm, problem), problem.vault.n_clients

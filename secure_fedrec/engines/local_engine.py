@@ -44,16 +44,16 @@ _MOST_BYTES, _FEW = 2**25, 64
 
 
 class CohortConfig(Settings, section="cohort"):
-    """Who is invited to a round.
+    """Which clients are invited to a round.
 
     Args:
         clients_per_round: size of the cohort, drawn uniformly without replacement; without one,
             everybody is invited.
-        everybody_in: rounds, from 1, to which everybody is invited all the same: what is measured
-            there is of all clients, after training by cohorts.
+        everybody_in: rounds, from 1, to which all clients are invited all the same: what is
+            measured there is of all clients, after training by cohorts.
 
     Raises:
-        ConfigError: a number is below 1, or everybody is invited to every round as it is.
+        ConfigError: a number is below 1, or all clients are invited to every round anyway.
     """
 
     clients_per_round: Annotated[Count, Unit("clients")] | None = None
@@ -92,15 +92,15 @@ class CohortConfig(Settings, section="cohort"):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundReport:
-    """What is known about a round once it is over.
+    """Facts about a finished round.
 
     Args:
         round: its number, from 1.
         participants: clients that took part.
         metrics: by name, as the evaluation gives them, and the means of what clients measured of
             themselves; None where nothing was measured.
-        of_clients: float64[n] by name, what each client measured before anything was averaged; NaN
-            where it did not.
+        of_clients: float64[n] by name, each client's own measurement before averaging; NaN where it
+            did not.
         clipped: values beyond the ring's clip that were clipped (``FixedPoint.beyond``).
     """
 
@@ -127,7 +127,7 @@ class LocalEngine:
             very same participants.
         batch_bytes: what the clients of a batch work in, about. None is what a processor's cache
             holds, which is fastest for sparse rows, or 64 ordinary clients, up to 32 MiB.
-        undo_bytes: what is held in memory to undo a failed round; the rest goes to a file.
+        undo_bytes: memory for undoing a failed round; the rest goes to a file.
         measure_every: clients whose steps measure what they trained do so every so many rounds, and
             in the last.
 
@@ -396,5 +396,5 @@ def _require_singles(algorithm: Algorithm, stack: Stack) -> None:
         layers += stack.bags.describe()["layers"]
     if not shown:
         name = type(algorithm).__name__
-        problem = f"hides single uploads, or whose they are, from {name}: {algorithm.reads_singles}"
+        problem = f"hides single uploads, or their senders, from {name}: {algorithm.reads_singles}"
         raise ConfigError("protection", " + ".join(layers), problem)

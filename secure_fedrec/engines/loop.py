@@ -62,7 +62,7 @@ _SENT: Final = (Kind.ADVERTISE, Kind.SHARES, Kind.UPLOAD, Kind.CONFIRM, Kind.REV
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class RoundMean:
-    """What came of a round.
+    """The result of a round.
 
     Args:
         model: the state_dict that the round began with, moved by the mean; arrays that are not
@@ -93,8 +93,8 @@ class Protection:
 
     Attributes:
         terms: as given.
-        shared: what of the model is summed, and what stays home.
-        federation: everybody's keys.
+        shared: the arrays of the model that are summed; the others stay at the client.
+        federation: the keys of all parties.
         rounds: rounds begun. One that was given up counts: its vectors may have been sent.
 
     Raises:
@@ -137,8 +137,8 @@ class Protection:
             PrivateStateError: always; it is a ``TypeError``.
         """
         raise PrivateStateError(
-            "a Protection is neither copied nor pickled: its clients have one budget, and answer "
-            "once for each model; hand the object itself on"
+            "a Protection must not be copied or pickled: its clients have one budget, and answer "
+            "once for each model; pass the object itself on"
         )
 
     @property
@@ -152,7 +152,7 @@ class Protection:
 
     @property
     def budget(self) -> PrivacyStatement | None:
-        """What all rounds that were settled will have cost; None without noise."""
+        """The privacy cost of all agreed rounds; None without noise."""
         return self._claim(self.terms.rounds or 0)
 
     def mean(
@@ -184,8 +184,8 @@ class Protection:
                 ``start`` is another model than the one that was protected; names client and array.
             EncodingError: a value is not finite, or it or a weight is beyond what was settled;
                 names client and array. No vector of the round has been masked then.
-            RefusalError: as many rounds were run as noise was made for.
-            ProtocolError: too few clients were left; nothing of the round is told.
+            RefusalError: all rounds that the noise was made for have been run.
+            ProtocolError: too few clients were left; the round gives no result.
         """
         most = self.terms.rounds
         if most is not None and self.rounds >= most:
@@ -195,7 +195,7 @@ class Protection:
         _require_tables(updates=updates, start=start, drops=gone)
         for client, kind in gone.items():
             if not isinstance(kind, Kind):
-                problem = f"is not a message that client {client} could be the first not to send"
+                problem = f"is not a message that client {client} could fail to send first"
                 raise ConfigError("drops", kind, problem, [f"Kind.{each.name}" for each in _SENT])
         before = as_arrays(start)
         if self.terms.select(before) != self.shared:
@@ -271,7 +271,7 @@ class Protection:
         if isinstance(weight, bool) or not isinstance(weight, int | np.integer):
             raise MisfitError(f"a weight is a whole number, not {type(weight).__name__}")
         if not self.terms.weighted and weight != 1:
-            problem = "goes without noise: under noise all clients count alike, so hand in none"
+            problem = "must be left out under noise, where all clients count alike"
             raise ConfigError("updates.weight", weight, problem)
         if weight < 0:
             raise EncodingError(f"a weight of {weight} is below 0")

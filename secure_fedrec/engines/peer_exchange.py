@@ -25,7 +25,7 @@ _EMPTY = np.zeros(0)
 def parts_of(
     algorithm: Algorithm, public: PublicState
 ) -> tuple[DenseBlock, list[tuple[DenseBlock, IntArray]]]:
-    """What everybody is sent, and each part with those who are sent it.
+    """The part that all clients are sent, and each further part with its receivers.
 
     Raises:
         WireError: a part is addressed that the state does not have.
@@ -47,8 +47,8 @@ class PeerExchange:
 
     Args:
         round_: the round in progress.
-        participants: int64[P], ascending; they alone give and are given.
-        codec: encodes what is sent.
+        participants: int64[P], ascending: the clients that give and receive.
+        codec: encodes the values sent.
         wire: carries it.
     """
 
@@ -60,7 +60,7 @@ class PeerExchange:
         self._delivered: list[Messages] = []
 
     def send(self, clients: IntArray, given: PeerBlock) -> None:
-        """Send what a batch of clients gives.
+        """Send the rows that a batch of clients gives.
 
         Raises:
             WireError: a sender is not of the batch, or a receiver does not take part.
@@ -87,7 +87,7 @@ class PeerExchange:
         self._delivered.append(got)
 
     def received(self, clients: IntArray) -> PeerBlock:
-        """What a batch of clients was given, ordered by receiver, then by sender."""
+        """The rows that a batch of clients received, ordered by receiver, then by sender."""
         senders, receivers, block = self._all()
         mine = np.flatnonzero(np.isin(receivers, clients))
         mine = mine[np.lexsort((senders[mine], receivers[mine]))]

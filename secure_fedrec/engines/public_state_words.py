@@ -15,7 +15,7 @@ class PublicStateWords:
     """One public state, bit for bit, and the algorithm's step from it (``base.PublicStep``).
 
     Args:
-        algorithm: whose state it is.
+        algorithm: the algorithm of the state.
         public: the state before a round.
         layout: which block lies where in a sum.
     """

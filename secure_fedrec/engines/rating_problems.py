@@ -65,7 +65,7 @@ def ranking_problem(
 
     Args:
         algorithm: its predictions are the scores.
-        split: with one held-out rating per client, or none (``data.leave_one_out``).
+        split: with at most one held-out rating per client (``data.leave_one_out``).
         negatives: items that each held-out one is ranked against, drawn once among those that the
             client has not rated; None takes them all.
         cutoff: K of HR@K and NDCG@K.
@@ -151,7 +151,7 @@ def vault_of(table: RatingTable) -> Vault:
 
 
 def rating_evaluation(algorithm: RatingAlgorithm, test: RatingTable) -> Evaluate:
-    """MAE and RMSE on held-out ratings, in rating points; nothing where there are none."""
+    """MAE and RMSE on held-out ratings, in rating points; empty without held-out ratings."""
 
     def evaluate(public: PublicState, vault: Vault) -> Mapping[str, float] | None:
         if not len(test.ratings):

@@ -1,4 +1,4 @@
-"""A recorded run: the engine, what every party saw, and, kept apart, what nobody saw."""
+"""A recorded run: the engine, what every party saw, and, apart, the truth that none saw."""
 
 import math
 from collections import defaultdict
@@ -165,8 +165,8 @@ class RecordedRun:
         """Go back to the checkpoint and drop what was recorded after it.
 
         Raises:
-            CheckpointError: there is none, it is damaged, or it belongs to another run.
-            TranscriptError: what was recorded up to it is not what the run had recorded.
+            CheckpointError: the checkpoint is missing, damaged, or belongs to another run.
+            TranscriptError: the recording up to the checkpoint was changed.
         """
         path = directory / _CHECKPOINT
         state = read_checkpoint(path, run_id=run_id, later="vault.")
@@ -223,7 +223,7 @@ def table_digest(public: PublicState) -> str:
 def public_knowledge(
     algorithm: Algorithm, stack: Stack, problem: Problem, cohort: CohortConfig | None = None
 ) -> dict[str, Any]:
-    """What everybody knows about a run, as JSON values."""
+    """The public knowledge about a run, as JSON values."""
     cohort = cohort or CohortConfig()
     codec, size = stack.codec, cohort.largest(stack.n_clients)
     layout = stack.layout or BlockLayout(blocks_of(algorithm, problem), codec)
@@ -280,7 +280,7 @@ def projected_own_bytes(
     policy: RecordingPolicy,
     cohort: CohortConfig | None = None,
 ) -> int:
-    """Size of what clients put into the sums, at most: kept beside the transcript.
+    """Largest size of what clients put into the sums, which is kept beside the transcript.
 
     Args:
         algorithm: what is trained.

@@ -48,7 +48,7 @@ class RecordingSeal:
             if not isinstance(rounds, int) or not isinstance(files, dict):
                 raise TypeError("of another kind")
         except FileNotFoundError as absent:
-            problem = "is missing: nothing says what belongs to the recording"
+            problem = "is missing: it lists the files of the recording"
             raise TranscriptError(f"{path} {problem}") from absent
         except (OSError, ValueError, KeyError, TypeError) as damage:
             raise TranscriptError(f"{path} is damaged") from damage
@@ -58,7 +58,7 @@ class RecordingSeal:
         """Take in what was recorded up to a completed round, and write the seal.
 
         Raises:
-            OSError: it could not be written; the old one is as it was.
+            OSError: it could not be written; the old one is unchanged.
         """
         for name, round_ in _recorded(self._directory):
             known = name in self._files and name != _MANIFEST
@@ -70,7 +70,7 @@ class RecordingSeal:
         replace_file(self._directory / SEAL, text.encode(), durable=True)
 
     def cut(self, rounds: int) -> None:
-        """Forget what was recorded after a round.
+        """Remove records of later rounds.
 
         Raises:
             TranscriptError: the seal does not reach that round.

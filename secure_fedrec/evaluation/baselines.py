@@ -1,4 +1,4 @@
-"""Trivial rules: what a model must beat before anything is paid for it.
+"""Trivial rules that a model must beat to be worth its cost.
 
 A rule is *local* if every client can follow it alone, from its own training examples: no message,
 no sum, nothing to protect. The others need sums over clients, which are as federated as a model.
@@ -17,7 +17,7 @@ from secure_fedrec.evaluation.figures import LOWER_IS_BETTER
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """What a trivial rule reaches.
+    """The quality of a trivial rule.
 
     Args:
         figures: by the names of the model's own.
@@ -51,8 +51,8 @@ def score_rules(
     without training scores has the mean of all, and a bias of 0.
 
     Args:
-        train: what means are taken of; not empty.
-        test: what is predicted.
+        train: ratings that means are taken of; not empty.
+        test: ratings that are predicted.
         quality: figures of predicted scores, float64[N], of the test pairs.
     """
     overall = float(np.mean(train.scores))

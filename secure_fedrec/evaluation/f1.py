@@ -13,7 +13,7 @@ import numpy as np
 from secure_fedrec.core.arrays import BoolArray, FloatArray
 
 PRINTED_THRESHOLD: Final = 0.5
-"""Where a score between 0 and 1 becomes a 1 unless it is said otherwise."""
+"""Default threshold from which a score between 0 and 1 counts as a 1."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,7 +24,7 @@ class F1Quality:
         printed: at ``PRINTED_THRESHOLD``.
         tuned: at ``threshold``.
         threshold: the one with the largest F1 on the training pairs.
-        all_ones: of the rule that says 1 to every pair.
+        all_ones: F1 of the rule that predicts 1 for every pair.
     """
 
     printed: float
@@ -39,10 +39,10 @@ def f1_score(scores: FloatArray, positive: BoolArray, threshold: float) -> float
     Args:
         scores: float64[N], finite.
         positive: bool[N].
-        threshold: what is above it counts as a 1.
+        threshold: scores above it count as a 1.
 
     Returns:
-        F1; 0 where nothing is positive and nothing is said to be.
+        F1; 0 where no pair is positive and none is predicted to be.
 
     Raises:
         ValueError: the arrays differ in shape, or a score is not finite.
@@ -64,7 +64,7 @@ def best_threshold(scores: FloatArray, positive: BoolArray) -> float:
         positive: bool[N].
 
     Raises:
-        ValueError: as ``f1_score``, or there is no score.
+        ValueError: as ``f1_score``, or scores are missing.
     """
     _check(scores, positive)
     if not len(scores):

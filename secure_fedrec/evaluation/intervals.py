@@ -151,7 +151,7 @@ def paired_interval(
 ) -> Interval:
     """Mean difference of two methods on the same clients, clients resampled with both results.
 
-    These are percentiles: of fewer than some sixty clients they cover less than they say.
+    These are percentiles: with fewer than about sixty clients they cover less than their level.
 
     Args:
         one: float64[n_clients] or float64[seeds, n_clients], shares in [0, 1]; NaN where a client

@@ -1,4 +1,4 @@
-"""Whether a protocol tells clients, through what is never drawn, what it holds out: measured.
+"""Measures whether a protocol reveals held-out items to clients through items that are never drawn.
 
 No protocol is warned about by its name. The training draws of a run are made, the held-out items
 are ranked by "never drawn", and what that rule has over chance is a result with an interval.
@@ -30,7 +30,7 @@ _FALSE_WARNINGS: Final = (1.0 - _CONFIDENCE) / 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leak:
-    """What the draws of a protocol give away.
+    """The information about held-out items in the draws of a protocol.
 
     Args:
         protocol: its name.
@@ -56,7 +56,7 @@ class Leak:
 
     @property
     def warning(self) -> str | None:
-        """What to print beside results under this protocol; None where nothing was found."""
+        """Warning to print beside results under this protocol; None if no leak was found."""
         if not self.leaks:
             return None
         told = {name: next(iter(each.values())).value for name, each in self.means.items()}
@@ -86,14 +86,14 @@ def measured_leak(
         stream: stream of the training draws.
         seed: seed of the bootstrap.
         per_positive: negatives of a positive.
-        present: who takes part in a round, as of ``drawn_items``.
+        present: clients that take part in a round, as for ``drawn_items``.
         cutoff: K.
 
     Raises:
         ValueError: there is no round.
     """
     if rounds < 1:
-        raise ValueError("what is never drawn tells nothing before the first round")
+        raise ValueError("items that are never drawn are not known before the first round")
     drawn = drawn_items(
         case, rounds=rounds, stream=stream, per_positive=per_positive, present=present
     )

@@ -20,7 +20,7 @@ from secure_fedrec.evaluation.protocols import RankingCase
 from secure_fedrec.streams import Stream
 
 ORACLES: Final = ("random", "popularity", "never drawn")
-"""Rules that stand beside every result."""
+"""Rules that are printed beside every result."""
 
 
 def expected_quality(above: IntArray, tied: IntArray, *, cutoff: int = 10) -> dict[str, FloatArray]:
@@ -50,8 +50,8 @@ def rule_quality(
     """Figures per client of a rule that scores items.
 
     Args:
-        item: int64[n], what is to be found; -1 where a client has none.
-        negatives: int32[n, K], what it is ranked among; -1 at the end.
+        item: int64[n], the item to find; -1 for a client without one.
+        negatives: int32[n, K], items that it is ranked among; padded with -1.
         scores: [m] for all clients alike, or [n, m].
         cutoff: cutoff of the figures.
     """

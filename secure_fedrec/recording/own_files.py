@@ -1,4 +1,4 @@
-"""Files and folders that are what they seem: nothing is read from elsewhere, and nothing waits."""
+"""Checks that files and folders are regular: no link is followed, no pipe is waited for."""
 
 import stat
 from pathlib import Path
@@ -10,7 +10,7 @@ def require_file(path: Path) -> None:
     """Refuse what is not a file of its own, before it is opened: opening a pipe may never return.
 
     Raises:
-        TranscriptError: it is a link, a folder, a pipe or a device, or there is nothing.
+        TranscriptError: it is a link, a folder, a pipe or a device, or it does not exist.
     """
     if not stat.S_ISREG(_mode(path)):
         raise TranscriptError(f"{path} is not a regular file")
@@ -20,7 +20,7 @@ def require_folder(path: Path) -> None:
     """Refuse what is not a folder of its own.
 
     Raises:
-        TranscriptError: it is a link or a file, or there is nothing.
+        TranscriptError: it is a link or a file, or it does not exist.
     """
     if not stat.S_ISDIR(_mode(path)):
         raise TranscriptError(f"{path} is not a folder")

@@ -78,18 +78,18 @@ def to_parquet(directory: Path, out: Path) -> None:
         held = {name: each for name, each in columns.items() if name in _ROWS}
         if "values" in columns:
             if not columns["values"].shape[1]:
-                raise TranscriptError(f"{file}: values has no columns")
+                raise TranscriptError(f"{file}: values does not have columns")
             held |= {f"value_{place}": each for place, each in enumerate(columns["values"].T)}
         if held:
             _write(folder / f"{file.stem}.rows.parquet", held)
 
 
 def from_parquet(directory: Path, out: Path) -> None:
-    """Write a transcript of what was one in the Parquet form.
+    """Write a transcript from its Parquet form.
 
     Args:
         directory: in the Parquet form.
-        out: a new or empty folder, for the transcript; nothing stays there if it is none.
+        out: a new or empty folder for the transcript; it stays empty if the files are refused.
 
     Raises:
         MissingExtraError: pyarrow is not installed.
@@ -198,10 +198,10 @@ def _arrays(path: Path) -> dict[str, npt.NDArray[Any]]:
         if columns or numbers.dtype != np.int32 or values.dtype != np.float64:
             raise ValueError("it has other columns than array and value")
         if len(shapes) != len(told) or not all(map(_is_shape, shapes.values())):
-            raise ValueError("its arrays have no names and shapes")
+            raise ValueError("its arrays do not have names and shapes")
         sizes = [prod(shape) for shape in shapes.values()]
         if sum(sizes) != len(values):
-            raise ValueError("its arrays are others than it says")
+            raise ValueError("its arrays are not those that it states")
         if not np.array_equal(numbers, np.repeat(np.arange(len(sizes)), sizes)):
             raise ValueError("its values are not one array after the other")
         parts = np.split(values, np.cumsum(sizes)[:-1])

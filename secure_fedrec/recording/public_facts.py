@@ -24,7 +24,7 @@ _MOST_LEVELS = 100_000
 
 
 class Form(NamedTuple):
-    """What the public knowledge says of every block."""
+    """The facts about every block in the public knowledge."""
 
     codec: FixedPoint
     n_clients: int
@@ -77,7 +77,8 @@ def require_counts(counts: IntArray, form: Form) -> None:
     """Refuse counts of a sum that cannot be: without noise they are numbers of clients.
 
     Raises:
-        MisfitError: it is stated that there is no noise, and a count is below 0 or above all.
+        MisfitError: noise is stated to be absent, but a count is below 0 or above the number of
+            clients.
     """
     exact = form.noise == "none"
     if exact and ((counts < 0) | (counts > form.n_clients)).any():
@@ -243,7 +244,7 @@ def _blocks(told: Any, codec: FixedPoint, n_items: int | None, most: int) -> tup
         kind = BlockKind(block.get("kind"))
         held = sizes["rows"] * sizes["width"] if kind is BlockKind.FLAT else sizes["rows"]
         if sizes["size"] > held or (kind is not BlockKind.FLAT and sizes["size"] != held):
-            raise ValueError(f"block {block['name']} has no room for {sizes['size']} values")
+            raise ValueError(f"block {block['name']} is too small for {sizes['size']} values")
         if kind is BlockKind.ITEMS and n_items not in (None, sizes["size"]):
             raise ValueError(f"block {block['name']} has {sizes['size']} rows of {n_items} items")
         FixedPoint(bits=codec.bits, fraction_bits=block["fraction_bits"], clip=block["clip"])

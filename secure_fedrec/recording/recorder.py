@@ -47,10 +47,10 @@ from secure_fedrec.wire.recording import Recorder as MessageRecorder
 from secure_fedrec.wire.transcript import ENDS
 
 Party: TypeAlias = str | SupportsIndex | None
-"""``"server"``, the number of a client, ``"client:3"``, ``"denoiser:0"``; None for nobody known."""
+"""``"server"``, the number of a client, ``"client:3"``, ``"denoiser:0"``; None if unknown."""
 
 PRIVATE = ("user_vectors", "private_parameters")
-"""Under which names attacks look for what clients keep: of a factorization, of other models."""
+"""Names under which attacks look for clients' private tables, by kind of model."""
 
 _STEPS = {
     step.name.lower(): step
@@ -87,21 +87,21 @@ class Recorder:
     Args:
         n_clients: clients of the federation; they have the numbers from 0.
         arrays: all arrays that are exchanged, or their shapes, by name: a ``state_dict`` will do.
-        items: name of the array whose row i is item i; None where there is none.
+        items: name of the array whose row i is item i; None without such an array.
         data: public facts of the data by name: "rating_levels" (what a rating may be), "negatives"
             (unrated items drawn per rated one), "item_table" (name of the array, among those that
             travel whole, whose rows are items), "private_input".
         algorithm: public facts of the algorithm: "name", "regularization", "biases" and the like.
-        rows: what the rows of the item table are; None is not stated.
-        sums: how uploads reach the server; None is not stated. ``SENT_AS_THEY_ARE`` for uploads
-            that the server reads under names, ``SENT_HIDDEN`` for masked or encrypted ones.
+        rows: what the rows of the item table are; None leaves it unstated.
+        sums: how uploads reach the server; None leaves it unstated. ``SENT_AS_THEY_ARE`` for
+            uploads that the server reads under names, ``SENT_HIDDEN`` for masked or encrypted ones.
         private: shapes of the arrays that stay at the clients, by name.
         weighted: whether each upload has a weight that the server reads with it.
         send_models: whether clients send what their arrays are after training, not by how much they
             changed; what is written down is the change, which everybody can compute.
         directory: where to write the transcript; None keeps it in memory.
         payload_rounds: rounds whose values are kept; None for all.
-        leave_out: what receivers read and this recording does not hold, in words: a report says it.
+        leave_out: in words, what receivers read but this recording does not hold; reports print it.
         ring: how values are written down: each is rounded to its resolution.
 
     Raises:
@@ -178,8 +178,8 @@ class Recorder:
         Args:
             round_: from 1.
             step: "model", "upload", "aggregate", "noise", "denoise", "share" or "peer".
-            sender: as the receiver knows it; None where nobody does.
-            receiver: who reads it.
+            sender: sender as the receiver knows it; None if unknown.
+            receiver: the party that reads it.
             values: arrays by name: NumPy arrays, PyTorch tensors or lists. Of the item table also a
                 pair of row numbers and rows, where not all are sent; it may be left out. None for a
                 message that the receiver cannot read, a masked or encrypted one.
@@ -233,7 +233,7 @@ class Recorder:
 
         Args:
             round_: which round.
-            client: whose.
+            client: the client.
             values: as of ``message``.
             weight: likewise.
 
@@ -278,7 +278,7 @@ class Recorder:
         rating_levels: Sequence[float] | None = None,
         secrets: Mapping[str, Any] | None = None,
     ) -> None:
-        """State what claims are scored against; no attack is shown it.
+        """State the truth that claims are scored against; attacks are not shown it.
 
         Args:
             ratings: of training: client, item and rating of each, three arrays of one length.
@@ -304,7 +304,7 @@ class Recorder:
             self._recording.secrets.secrets[name] = found.copy()
 
     def private(self, round_: int, values: Any) -> None:
-        """State what all clients keep, as it is in front of a round: float[n, d].
+        """State the clients' private tables before a round: float[n, d].
 
         Attacks that claim private vectors are scored against it.
 
@@ -393,7 +393,7 @@ class Recorder:
         changes = self._send_models and step is Step.UPLOAD and values is not None
         if changes and self._model_of != round_:
             problem = "record the model of the round in front of the uploads"
-            raise MisfitError(f"send_models: {problem}; there is none of round {round_}")
+            raise MisfitError(f"send_models: {problem}; round {round_} does not have one")
 
     def _require_open(self, round_: int) -> None:
         if self._closed:
@@ -576,7 +576,7 @@ class RecordedRound:
     def upload(
         self, client: Party, values: Mapping[str, Any] | None, *, weight: float | None = None
     ) -> None:
-        """What a client sends to the server; None for values that the server cannot read."""
+        """Record a client's message to the server; None for values that the server cannot read."""
         self._recorder.message(self._number, "upload", client, "server", values, weight=weight)
 
     def aggregate(self, values: Mapping[str, Any], *, counts: Any = None) -> None:

@@ -20,10 +20,10 @@ class Recording:
     """A recorded federation.
 
     Args:
-        transcript: what its parties saw.
+        transcript: recording of what its parties saw.
         seen: blocks of the transcript.
         hidden: blocks of the truth, round by round.
-        secrets: what else claims are scored against.
+        secrets: further truth that claims are scored against.
     """
 
     transcript: Transcript
@@ -40,7 +40,7 @@ class Recording:
         """An empty one.
 
         Args:
-            public: what everybody knows, as JSON values.
+            public: public knowledge, as JSON values.
             directory: where to write the transcript; None keeps it in memory.
 
         Raises:
@@ -72,7 +72,7 @@ class Recording:
 
     @property
     def truth(self) -> Truth:
-        """What no party saw, round by round."""
+        """The truth that no party saw, round by round."""
         return Truth(self.hidden)
 
     def save(self, directory: AnyPath, *, truth: AnyPath | None = None) -> None:
@@ -98,7 +98,7 @@ class Recording:
             self.save_truth(truth)
 
     def save_truth(self, path: AnyPath) -> None:
-        """Write the truth alone.
+        """Write only the truth.
 
         Raises:
             OSError: it could not be written.

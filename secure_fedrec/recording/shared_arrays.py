@@ -52,11 +52,11 @@ def segments_of(shapes: Mapping[str, Sequence[int]]) -> tuple[Segment, ...]:
 
 
 class SharedArrays:
-    """What a message may hold.
+    """The arrays that a message may hold.
 
     Args:
         shapes: shapes of all arrays that are exchanged, by name.
-        items: name of the array whose row i is item i; None where there is none.
+        items: name of the array whose row i is item i; None without such an array.
         weighted: whether a client's changes are sent times its weight, with the weight behind them.
         ring: how values are written down.
 
@@ -94,7 +94,7 @@ class SharedArrays:
         self.layout = BlockLayout(blocks, ring)
 
     def knowledge(self, private: Mapping[str, Sequence[int]]) -> dict[str, Any]:
-        """What everybody knows of the parameters, as attacks ask for it."""
+        """Public knowledge of the parameters, as attacks ask for it."""
         if PARAMETERS not in self.layout.places:
             return {}
         return {
@@ -142,9 +142,10 @@ class SharedArrays:
         return found
 
     def changes(self, values: Mapping[str, Any], model: FloatArray) -> dict[str, Any]:
-        """Arrays less those of a public model: what a client changed.
+        """Differences between arrays and those of a public model: a client's change.
 
-        Rows of the item table that are as they were are left out: who has the model sees that.
+        Unchanged rows of the item table are left out: a party with the model can see which they
+        are.
 
         Args:
             values: arrays by name, as of ``rows``.
@@ -174,7 +175,7 @@ class SharedArrays:
 
     def _require_known(self, values: Mapping[str, Any]) -> None:
         if not isinstance(values, Mapping):
-            raise MisfitError(f"{type(values).__name__}: arrays by name are meant, or None")
+            raise MisfitError(f"{type(values).__name__}: must be arrays by name, or None")
         for name in values:
             if name not in self.shapes:
                 raise MisfitError(f"{name} is not one of the arrays: {', '.join(self.shapes)}")

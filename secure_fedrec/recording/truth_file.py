@@ -1,4 +1,4 @@
-"""What the claims about a recording are scored against, in one file apart from the transcript.
+"""The truth that claims about a recording are scored against, in a file of its own.
 
 An npz file, version 1. Its columns:
 
@@ -58,7 +58,7 @@ class TruthColumns:
     """Secrets of a federation.
 
     Args:
-        ratings: who rated what, see ``rating_columns``; None where there are none.
+        ratings: the ratings of all clients, see ``rating_columns``; None without ratings.
         secrets: by kind and name, an entry per client.
     """
 
@@ -66,10 +66,10 @@ class TruthColumns:
     secrets: Columns = field(default_factory=dict)
 
     def clients(self, rounds: BlockStore) -> int | None:
-        """Of how many clients these secrets, and those of rounds, are; None if nothing says it.
+        """Number of clients of these secrets and those of rounds; None if it is not stated.
 
         Raises:
-            MisfitError: of different numbers.
+            MisfitError: the numbers of clients differ.
         """
         found = {name: len(each) for name, each in self.secrets.items()}
         if self.ratings is not None:
@@ -104,7 +104,7 @@ def rating_columns(
         raise MisfitError("ratings: clients, items and ratings are meant, three columns")
     told = [as_array(each, f"ratings: {name}") for each, name in zip(ratings, names, strict=True)]
     if any(each.ndim != 1 or len(each) != len(told[0]) for each in told):
-        raise MisfitError("ratings: clients, items and ratings are columns of one length")
+        raise MisfitError("ratings: clients, items and ratings must be columns of one length")
     for name, column in zip(names, told, strict=True):
         if not np.isfinite(column).all():
             raise MisfitError(f"ratings: {name} holds a value that is not finite")
@@ -240,7 +240,7 @@ def require_secret(name: str, values: npt.NDArray[Any]) -> None:
 
 
 def _require_block(name: str, kind: str, block: Columns) -> None:
-    """Refuse a block of a round that is not one of the truth.
+    """Refuse a block of a round that does not belong to the truth.
 
     Raises:
         MisfitError: it has other columns, or columns that do not fit together.
@@ -280,7 +280,7 @@ def _require_own(name: str, kind: str, block: Columns) -> None:
         lengths = block["lengths"].tolist()
         held = {len(block[column]) for column in block.keys() - {"senders", "lengths"}}
         if min(lengths, default=0) < 0 or held != {sum(lengths)}:
-            raise MisfitError(f"{name} has rows of another number than its lengths add up to")
+            raise MisfitError(f"{name}: its number of rows is not the sum of its lengths")
 
 
 def _require_ratings(ratings: Columns, *, most: int) -> None:

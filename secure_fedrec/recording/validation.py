@@ -69,7 +69,7 @@ Columns = Mapping[str, npt.NDArray[Any]]
 
 
 class Contents(NamedTuple):
-    """What a recording holds.
+    """The content of a recording.
 
     Attributes:
         rounds: how many.
@@ -87,13 +87,13 @@ def validate(directory: Path, *, truth: Path | None = None) -> Contents:
 
     Args:
         directory: directory of the transcript.
-        truth: file of its truth, which has to fit it; None checks none.
+        truth: file of its truth, which has to fit it; None for no file.
 
     Returns:
         What it holds.
 
     Raises:
-        TranscriptError: something is not as the format says; names the file and what of it.
+        TranscriptError: a file violates the format; names the file and the violation.
     """
     return checked(directory, truth)[0]
 
@@ -222,7 +222,7 @@ def _require_block(kind: str, columns: Columns, form: Form) -> int:
         _require_dense(kind, columns, form)
         return 0
     if kind not in _ROWS and not kind.startswith(_BAG):
-        raise ValueError(f"there are no messages of kind {kind!r}")
+        raise ValueError(f"unknown kind of messages {kind!r}")
     of_bag = kind.startswith(_BAG)
     known = {"senders", "receivers", "sizes", "lengths"}
     needed = known if of_bag else {*known, "rows"}
@@ -245,7 +245,9 @@ def _require_block(kind: str, columns: Columns, form: Form) -> int:
     if kind == kind_of(Step.AGGREGATE) and "counts" in columns:
         require_counts(columns["counts"], form)
     if kind == kind_of(Step.AGGREGATE) and form.rows is not None and (lengths != form.rows).any():
-        raise ValueError(f"a sum has all {form.rows} rows of the table, 0 where nobody sent one")
+        raise ValueError(
+            f"a sum must have all {form.rows} rows of the table, 0 for rows that no client sent"
+        )
     return count
 
 
@@ -302,14 +304,14 @@ def _require_dense(kind: str, columns: Columns, form: Form) -> None:
         if name == "receivers" and part:
             _require_column("receivers", found, form)
         elif not (name.startswith(EXTRA) or (name == "table" and not part)):
-            raise ValueError(f"a public model has no column {name!r}")
+            raise ValueError(f"a public model does not have a column {name!r}")
         elif found.dtype != np.float64 or not found.ndim:
             raise ValueError(f"{name} is {found.dtype}, must be float64")
         elif not np.isfinite(found).all():
             raise ValueError(f"{name} holds a value that is not finite")
     if part and "receivers" not in columns:
-        raise ValueError("a part has no receivers")
+        raise ValueError("a part lacks receivers")
     if not part and "table" not in columns:
-        raise ValueError("a public model has no table")
+        raise ValueError("a public model lacks a table")
     if not part and form.rows is not None and columns["table"].shape != (form.rows, form.width):
         raise ValueError(f"table has the shape {columns['table'].shape}")

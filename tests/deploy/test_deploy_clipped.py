@@ -56,7 +56,7 @@ def test_sites_clip_what_the_embedded_engine_does(
     ran.require_equal()
     assert not silences(tmp_path)
     assert ran.transport.log == []
-    with pytest.raises(ConfigError, match="sites tell nobody how many values they clipped"):
+    with pytest.raises(ConfigError, match="sites do not tell how many values they clipped"):
         Deployment.of(settings(MASKS, ring=LOW), tmp_path / "recorded", record=True)
 
 

@@ -296,7 +296,7 @@ def test_a_model_that_only_some_clients_can_bear_tells_of_each_a_few_times(
         strategy, other = protected(app, keys, inside), len(app.trained)  # no model comes twice
         strategy.start(grid_of(app, keys), start_arrays(other), num_rounds=rounds)
         assert {why for each in strategy.reports for why in each.dropped.values()} <= {
-            "sits this round out: what it computed cannot be sent",
+            "sits this round out: its result cannot be sent",
             "its part is halted until its owner has looked",
         }
         return [report.clients.tolist() for report in strategy.reports]
@@ -553,7 +553,7 @@ def test_values_that_do_not_fit_are_refused_at_their_client(
 ) -> None:
     app = App(times=100.0)
     strategy = protected(app, keys)
-    told = "a sum needs 3; clients 0, 1, 2, 3: .* what it computed cannot be sent"
+    told = "a sum needs 3; clients 0, 1, 2, 3: .* its result cannot be sent"
     with pytest.raises(ProtocolError, match=told) as refused:
         strategy.start(grid_of(app, keys), start_arrays(), num_rounds=1)
     assert "'w'" not in str(refused.value)  # which array it is follows from the data
@@ -694,7 +694,7 @@ def test_a_round_is_a_line_at_both_ends(keys: Path, caplog: pytest.LogCaptureFix
     (left,) = (each for each in fields if each["event"] == "left-out")
     assert (left["client"], left["why"]) == (
         1,
-        "sits this round out: what it computed cannot be sent",
+        "sits this round out: its result cannot be sent",
     )
     assert CANARY not in str(fields)
 

@@ -101,7 +101,7 @@ def test_the_server_is_told_who_sits_out(tmp_path: Path) -> None:
 
         failing.setattr(site, "_trained", failed)
         ran.rounds(1)
-    assert ran.last.left_out == {2: "sits this round out: what it computed cannot be sent"}
+    assert ran.last.left_out == {2: "sits this round out: its result cannot be sent"}
     assert ran.last.ready == 10
     ran.rounds(1)
     assert ran.last.left_out == {}

@@ -84,7 +84,7 @@ def test_boxes_that_are_swapped_are_refused(
     with pytest.raises(ProtocolError, match="no client was heard"):
         ran.rounds(1)
     refused = {why for _, why in ran.transport.log}
-    assert refused == {f"what client {n} gives is for somebody else" for n in (0, 1)}
+    assert refused == {f"the rows that client {n} gives are for another client" for n in (0, 1)}
 
 
 def test_what_does_not_fit_halts_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,7 +102,7 @@ def test_what_does_not_fit_halts_nobody(tmp_path: Path, monkeypatch: pytest.Monk
         with pytest.raises(ProtocolError, match="no client was heard"):
             ran.rounds(1)
     assert {why.partition(":")[0] for _, why in ran.transport.log} == {
-        "what others gave does not fit"
+        "rows from other clients do not fit"
     }
     assert not silences(tmp_path)
     ran.rounds(1)

@@ -221,7 +221,7 @@ def test_hosts_of_helpers_are_not_taken_for_clients(tmp_path: Path) -> None:
     lone = ran.layout.host(AUTHORITY)
     assert Identity.load(lone / "authority-0.identity").node == AUTHORITY
     ran.kill(0)
-    with pytest.raises(ConfigError, match="'client 0': has no host of its own here"):
+    with pytest.raises(ConfigError, match="'client 0': does not have a host of its own here"):
         open_helper_site(ran.layout.agreement, ran.layout.site(0))
 
 

@@ -329,7 +329,7 @@ def reduced(thing: Any) -> Any:
 def test_a_budget_is_not_copied(again: Callable[[Any], Any]) -> None:
     """Each copy would spend it again, on the same clients."""
     for protection in (noise(), masks()):
-        with pytest.raises(TypeError, match="neither copied nor pickled"):
+        with pytest.raises(TypeError, match="must not be copied or pickled"):
             again(protection)
 
 

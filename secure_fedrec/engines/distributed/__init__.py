@@ -1,8 +1,8 @@
-"""Rounds whose clients are on hosts of their own: what is no matter of how bytes travel.
+"""Rounds whose clients are on hosts of their own: everything but how bytes travel.
 
 A ``Site`` is a client's host: its data, vault, journal and halves; a ``HelperSite`` that of a
 helper alone. A ``Coordinator`` is the server's: it drives the stack's hub over a ``SitesChannel``,
-which reaches sites through a ``Transport``, a carrier of bytes that nobody has to trust. Reading
+which reaches sites through a ``Transport``, a carrier of bytes that need not be trusted. Reading
 order: ``host_messages``, ``public_randomness``, ``training_plan``, ``site_state`` (private state at
 rest), ``site_session``, ``site``, ``helper_site``, ``sites_channel``, ``coordinator``. For a
 training loop that is not of this package: ``mean_site``, ``mean_coordinator``, whose rounds end in

@@ -55,7 +55,7 @@ _HANDED = (
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class DistributedReport:
-    """What is known about a round once it is over.
+    """Facts about a finished round.
 
     Args:
         round: its number, from 1.
@@ -85,13 +85,13 @@ class Coordinator:
 
     Args:
         agreement: with all sites.
-        plan: what is computed.
+        plan: the computation.
         identity: the server's key.
         transport: reaches sites.
         checkpoint: file for the state between rounds; None keeps it in memory only.
         timeout: seconds that an exchange waits for the slowest site; None as long as it takes.
         attempts: how often a round that is aborted is begun before it is given up.
-        recording: takes down what the server sees; None keeps nothing.
+        recording: records what the server sees; None does not record.
         beacon: where this host has public randomness from.
 
     Raises:
@@ -145,19 +145,19 @@ class Coordinator:
 
     @property
     def plan(self) -> TrainingPlan:
-        """What is computed."""
+        """The computation."""
         return self._plan
 
     @property
     def awaited(self) -> frozenset[Node]:
-        """Whose hosts there are beside the server's: clients, and helpers with one of their own."""
+        """Parties with hosts beside the server's: clients, and helpers with a host of their own."""
         alone = [node for node, host in self._hosting.helpers().items() if node == host]
         clients = self._agreement.roster.numbers.tolist()
         return frozenset(alone) | {Node(Role.CLIENT, number) for number in clients}
 
     @property
     def digest(self) -> str | None:
-        """Of the public table; None where clients keep it from the server."""
+        """Digest of the public table; None where clients keep it secret from the server."""
         return None if self._held else table_digest(self.public)
 
     @property
@@ -169,7 +169,7 @@ class Coordinator:
         """Go on from the checkpoint.
 
         Raises:
-            CheckpointError: there is none, it is damaged, or of another federation.
+            CheckpointError: the checkpoint is missing, damaged, or of another federation.
         """
         if self._checkpoint is None:
             raise CheckpointError("nothing was kept")
@@ -204,7 +204,7 @@ class Coordinator:
         """One round; a round that is aborted is begun again, as long as there is any use.
 
         Args:
-            more: whether another one follows, whose keys can be agreed on meanwhile.
+            more: whether another round follows, whose keys can be agreed on during this one.
 
         Raises:
             ProtocolError: every attempt was aborted, or one after which no other can be summed; the
@@ -318,7 +318,7 @@ class Coordinator:
                     lost = f"round {round_} is summed and cannot be kept, nor be summed again"
                     raise OSError(full.errno, f"{full.strerror}: {lost}", full.filename) from None
                 log.error(
-                    "round %d is summed and cannot be kept: %s; make room, it is tried again",
+                    "round %d is summed but cannot be written: %s; make room, it is tried again",
                     *(round_, full),
                     extra=with_fields(event="refused", refused=type(full).__name__, round=round_),
                 )

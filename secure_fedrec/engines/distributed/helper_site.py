@@ -21,14 +21,14 @@ class HelperSite:
 
     Args:
         agreement: with all other hosts.
-        plan: what is computed.
+        plan: the computation.
         identity: the helper's key.
         journal: record of what it has committed to.
         secret: its private key of the layer; b"" where it has none.
 
     Raises:
-        ConfigError: the layers have no such party on a host of its own, or the roster lists another
-            key.
+        ConfigError: the layers do not have such a party on a host of its own, or the roster lists
+            another key.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class HelperSite:
         self.identity = identity
         node = identity.node
         if helpers_at(self._hosting, node) != [node]:
-            raise ConfigError("site.identities", str(node), "has no host of its own here")
+            raise ConfigError("site.identities", str(node), "does not have a host of its own here")
         agreement.roster.require_listed(identity)
         self._desk = Desk(journal=journal, secret=secret)
         self._party: Party | None = None

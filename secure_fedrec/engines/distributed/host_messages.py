@@ -48,7 +48,7 @@ from secure_fedrec.protection.session.nodes import node_of
 
 NONCE_BYTES = 16
 NO_INSTRUCTIONS = bytes(32)
-"""In the place of a hash: a host computes by what requests say alone."""
+"""Stands for a hash where a host computes only by what requests say."""
 _DOMAIN = b"secure-fedrec|v2|hosts|"
 _HEAD = struct.Struct("<IQQIQI")
 _PRESENT = struct.Struct("<16s16sIQ32s")
@@ -78,7 +78,7 @@ _MOST_TOLD = 500
 
 
 def refusal(node: Node, why: RefusalError | HaltedError) -> Parcel:
-    """What a site tells the server of why it does not answer."""
+    """A site's message to the server about why it does not answer."""
     stage = REFUSED if not isinstance(why, SitsOutError) else SITS_OUT
     halted = isinstance(why, HaltedError)
     text = "its part is halted until its owner has looked" if halted else str(why)
@@ -86,14 +86,14 @@ def refusal(node: Node, why: RefusalError | HaltedError) -> Parcel:
 
 
 def told(data: bytes) -> str:
-    """Text of a site for people at the server: one line, in which nothing steers a terminal."""
+    """Text of a site for people at the server: one line without control characters."""
     text = data.decode("utf-8", errors="replace")[:_MOST_TOLD]
     return "".join(each if each.isprintable() else "?" for each in text)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Agreement:
-    """What all hosts of a federation hold to be so before they talk.
+    """The facts that all hosts of a federation must agree on before they talk.
 
     Args:
         digest: 32 bytes, hash of every setting that decides what is computed.
@@ -143,8 +143,8 @@ class Agreement:
             kind: kind of the message.
             body: its content.
             by: who signs.
-            number: number of the request in its session; 0 where it is of none.
-            context: context of the session; b"" where it is of none, as greetings are.
+            number: number of the request in its session; 0 outside requests.
+            context: context of the session; b"" for greetings, which precede it.
         """
         return self._messages(number, context).seal(kind, body, by)
 
@@ -185,7 +185,7 @@ class Agreement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Present:
-    """What a site says of itself.
+    """A site's answer to a greeting.
 
     Args:
         server, site: the nonces.
@@ -226,7 +226,7 @@ class Present:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """What a site is asked.
+    """A request to a site.
 
     Args:
         round: round of the attempt.
@@ -238,7 +238,7 @@ class Request:
             site that makes another statement can say what differs; with the state.
         clients: int64[k], ascending: who takes part; empty for all who are invited.
         parcels: for the site's parties.
-        late: for its parties of the attempt before, whose sum had been formed.
+        late: parcels for its parties of the previous attempt, whose sum had been formed.
     """
 
     round: int

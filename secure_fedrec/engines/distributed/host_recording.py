@@ -41,9 +41,9 @@ from secure_fedrec.wire import (
 from secure_fedrec.wire.recording import folder_of
 
 SUMMED = "summed"
-"""Kind of the truth of what a round came to."""
+"""Kind of the truth block that holds the result of a round."""
 LINE = "line"
-"""Kind of the truth of what went over the line: messages and bytes of every client."""
+"""Kind of the truth block of traffic: messages and bytes of every client."""
 _SEAL = "seal.json"
 
 
@@ -52,7 +52,7 @@ class HostStore(BlockStore):
 
     Args:
         directory: where to write.
-        host: whose they are.
+        host: the host that they belong to.
         run: of what run, the same for all its hosts.
     """
 
@@ -72,7 +72,7 @@ class HostStore(BlockStore):
         """Check every round against its seal.
 
         Raises:
-            TranscriptError: one is of another host or run, or is not what was sealed.
+            TranscriptError: a file is of another host or run, or differs from what was sealed.
         """
         for round_ in self.rounds():
             folder = folder_of(self._folder, round_, sealed=True)
@@ -95,11 +95,11 @@ class HostStore(BlockStore):
 
 
 class HostRecording:
-    """What one host saw.
+    """The recording of what one host saw.
 
     Args:
         folder: for its recording; made if it is missing.
-        host: whose it is, such as "client 3".
+        host: name of the host, such as "client 3".
         run: 32 bytes that only the hosts of this run have in common.
         policy: what to keep.
         n_clients: clients of the federation.
@@ -129,7 +129,7 @@ class HostRecording:
         self.wire = Wire(meter=Meter(n_clients), recorder=recorder)
 
     def begin(self, round_: int) -> None:
-        """Begin a round, or begin it again: what was recorded of it and later ones is dropped."""
+        """Begin a round, possibly again: earlier records of it and of later rounds are dropped."""
         self.wire.abandon_round(round_)
 
     def model(self, round_: int, algorithm: Algorithm, public: PublicState) -> None:
@@ -158,7 +158,7 @@ class HostRecording:
     def summed(
         self, round_: int, summed: Mapping[str, npt.NDArray[Any]], line: Mapping[str, IntArray]
     ) -> None:
-        """Who is in the sum, and what it took.
+        """Record the clients in the sum, and its cost.
 
         Args:
             round_: the round.

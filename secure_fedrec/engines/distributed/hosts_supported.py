@@ -11,7 +11,7 @@ from secure_fedrec.protection.routing import LEAST_SENDERS
 
 
 def require_hosts_supported(plan: TrainingPlan) -> None:
-    """Refuse what rounds of several hosts do not carry.
+    """Refuse a stack or algorithm that rounds of several hosts do not support.
 
     Raises:
         ConfigError: the algorithm does not go through the stack, a layer's parties cannot be
@@ -23,7 +23,7 @@ def require_hosts_supported(plan: TrainingPlan) -> None:
     active = any(described[name].get("adversary") == "active" for name in described["layers"])
     if active and isinstance(plan.algorithm, Addressed):
         name = type(plan.algorithm).__name__
-        problem = f"{name} sends tables to single clients, and a round has one statement for all"
+        problem = f"{name} sends tables to single clients, but a round has one statement for all"
         raise ConfigError("protection.adversary", "active", problem, ("curious",))
     least = plan.cohort.clients_per_round or plan.stack.n_clients
     if bags is not None and bags.mixes is not None and least < LEAST_SENDERS:

@@ -35,13 +35,13 @@ from secure_fedrec.protection.session.beacon import Beacon
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeanReport:
-    """What is known of a round once it is over.
+    """Facts about a finished round.
 
     Args:
         round: its number, which goes up over runs too.
         statement: digest of what it agreed on, in hexadecimal digits.
         seconds: that it took.
-        mean: what was learned.
+        mean: the mean that the server learned.
         clients: int64[k], the clients in it.
         invited: how many there could have been.
         exchanges: messages there and answers back, a greeting included.
@@ -63,13 +63,14 @@ class MeanCoordinator:
     """The server's host.
 
     Args:
-        terms: what was settled.
+        terms: the agreed terms.
         keys: the server's own.
         beacon: where this host has public randomness from, if the terms take any; by default the
             operator's files in the folder ``beacons`` beside its keys.
 
     Raises:
-        ConfigError: keys or roster are not in order, or no round of everybody on it is possible.
+        ConfigError: keys or roster are not valid, or a round with all clients on the roster is
+            impossible.
         CheckpointError: what was kept of earlier rounds is damaged, or another server's.
     """
 

@@ -62,7 +62,7 @@ _HASH_BYTES, _SIZE = 32, 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """What a site is to compute.
+    """A site's task.
 
     Args:
         digest: 32 bytes, hash of all that the computation depends on: the model and instructions.
@@ -78,7 +78,7 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """What a host is given before it starts; in a folder of its own.
+    """The keys that a host is given before it starts, in a folder of its own.
 
     Args:
         folder: with ``roster``, ``operator.pub`` and ``server.identity`` or ``client.identity``;
@@ -137,7 +137,7 @@ class MeanSite:
     """A client's host.
 
     Args:
-        terms: what was settled.
+        terms: the agreed terms.
         keys: the client's own.
         instructions: 32 bytes, hash of what this host was told beside its tasks and computes by,
             such as a run's configuration: equal at all clients, or they have no sum.
@@ -194,11 +194,11 @@ class MeanSite:
 
         Args:
             data: the message.
-            task: what came with it to be computed, if anything did.
+            task: the task that came with it, if any.
 
         Returns:
-            The answer; b"" where none is due. A halted client answers greetings, and to all else
-            that it is halted.
+            The answer; b"" where no answer is due. A halted client answers greetings, and to all
+            else that it is halted.
 
         Raises:
             ProtocolError, WireError: it is refused; nothing is to be sent. What may be told is

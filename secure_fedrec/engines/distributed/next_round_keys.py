@@ -39,7 +39,7 @@ class NextRoundKeys:
         hosting: hosting of the stack.
         identity: the server's key.
         generations: what the server remembers of clients' journals; brought up to date.
-        beacon: where this host has public randomness from; None without any.
+        beacon: source of public randomness at this host; None without one.
         patience: seconds to wait for a beacon that is due.
 
     Attributes:
@@ -75,12 +75,12 @@ class NextRoundKeys:
     def take(
         self, invited: IntArray, sessions: Mapping[int, bytes], there: IntArray | None = None
     ) -> NextRoundHalf | None:
-        """What was kept, if it serves an attempt: once, whether it does or not.
+        """Take the keys that were kept, if they serve an attempt. They are given up in either case.
 
         Args:
             invited: int64[P], the attempt's clients.
-            sessions: sessions of clients that are there, by client.
-            there: int64[k], whom a sum has to be of; None for as many as it takes.
+            sessions: sessions of connected clients, by client.
+            there: int64[k], clients that the sum must include; None for any sufficient number.
         """
         kept, self._kept, self.late = self._kept, None, frozenset()
         if kept is None:
@@ -100,10 +100,10 @@ class NextRoundKeys:
         """Begin the attempt after the one that is to be driven.
 
         Args:
-            standing: gives it, without a public state; None where no attempt follows.
+            standing: gives the next attempt without a public state; None where no attempt follows.
 
         Returns:
-            Its round and serial; zeros if there is none, or keys cannot be agreed on ahead.
+            Its round and serial; zeros if no attempt follows, or keys cannot be agreed on ahead.
         """
         self._next = None
         if standing is None or not isinstance(self._hosting, KeysAhead):
@@ -112,7 +112,7 @@ class NextRoundKeys:
         return self._next.round, self._next.serial
 
     def hub(self, at: Standing, taken: NextRoundHalf | None) -> tuple[HostedSum, Hub]:
-        """The sum of an attempt, and what drives it and the keys of the next.
+        """The sum of an attempt, and the hub that drives it and the keys of the next.
 
         Args:
             at: the attempt.

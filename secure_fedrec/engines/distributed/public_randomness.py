@@ -15,7 +15,7 @@ _EVERY = 0.1
 
 
 def signed_beacon(agreed: Agreement, own: Path) -> SignedBeacon:
-    """What the operator has published, in the folder ``beacons`` of a host's own."""
+    """The beacons that the operator has published, from the folder ``beacons`` of this host."""
     return SignedBeacon(
         own / "beacons", operator=agreed.roster.operator, federation=agreed.federation
     )
@@ -25,13 +25,13 @@ def awaited(beacon: Beacon | None, epoch: int, patience: float | None) -> bytes:
     """The value of an epoch, once it is published.
 
     Args:
-        beacon: where this host has values from; None without any.
-        epoch: whose value is due.
+        beacon: source of values at this host; None without one.
+        epoch: the epoch whose value is due.
         patience: seconds to wait; None as long as it takes.
 
     Raises:
         ProtocolError: it is not published in time.
-        ConfigError: the source holds what is not signed as it has to be.
+        ConfigError: the source holds a value without a valid signature.
     """
     source: object = beacon
     if isinstance(source, Asked):

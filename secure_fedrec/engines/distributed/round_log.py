@@ -1,4 +1,4 @@
-"""What hosts log: a line a round and a line a refusal, whose figures are fields of the record too.
+"""Log lines of hosts: one per round and one per refusal; the figures are also fields of the record.
 
 A record's ``fields`` are a mapping from names to numbers, digests and fixed words, for whoever
 writes records for machines or counts them. Nothing in them follows from a client's data.
@@ -16,7 +16,7 @@ from secure_fedrec.protection.base.hosting import Standing
 log = logging.getLogger("secure-fedrec")
 
 SPEAKABLE: Final = (ProtocolError, WireError)
-"""Errors whose text is about messages, and holds nothing of a client's data."""
+"""Errors whose text is about messages and does not hold a client's data."""
 
 _ASKED = "asked_for"
 SHOWN_DIGITS: Final = 16
@@ -24,12 +24,12 @@ SHOWN_DIGITS: Final = 16
 
 
 def with_fields(**fields: object) -> dict[str, Any]:
-    """The ``extra`` of a record that carries some fields; None stands for one that is not there."""
+    """The ``extra`` of a record with some fields; fields that are None are left out."""
     return {"fields": {name: value for name, value in fields.items() if value is not None}}
 
 
 def price_fields(plan: TrainingPlan, releases: int) -> dict[str, float | None]:
-    """What noised uploads have cost and what is left, as epsilon; nothing where none are noised.
+    """Epsilon that noised uploads have spent, and that is left; empty without noised uploads.
 
     Args:
         plan: what is computed.

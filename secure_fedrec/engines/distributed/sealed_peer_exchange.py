@@ -1,10 +1,10 @@
-"""What clients give each other before they work, sealed from host to host.
+"""Rows that clients give each other before they train, sealed from host to host.
 
 An algorithm whose clients exchange rows (``algorithms.base.Exchanging``) has two exchanges more in
 front of every round: clients make keys of the attempt, and seal what they give to each other. The
-server hands boxes on, and sees who gives how many bytes to whom; nobody else is in such a round
-than its clients, and all of them are, or it is aborted. Magic "SFPE", then an envelope of the
-family ``PEERS``; bodies, little-endian:
+server hands boxes on, and sees how many bytes each client gives to which other; nobody else is in
+such a round than its clients, and all of them are, or it is aborted. Magic "SFPE", then an envelope
+of the family ``PEERS``; bodies, little-endian:
 
     KEY    the public key
     GIVEN  u32 number of the receiver | box of the rows as ``wire.encode_rows`` writes them
@@ -50,7 +50,7 @@ class _Kind(IntEnum):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PeerContext:
-    """What all clients of an attempt agree on.
+    """The facts that all clients of an attempt agree on.
 
     Args:
         at: the attempt.
@@ -67,7 +67,7 @@ class PeerContext:
 
     @property
     def context(self) -> bytes:
-        """What messages are bound to."""
+        """The facts that messages are bound to."""
         return course_context(self.at, b"peers", self.at.clients)
 
     @property
@@ -84,7 +84,7 @@ class PeerContext:
         """Bodies of one message of each of some clients.
 
         Raises:
-            ProtocolError: one is missing; it says what was refused.
+            ProtocolError: one is missing; the message says what was refused.
         """
 
         def read(data: bytes) -> tuple[Node, bytes]:
@@ -93,16 +93,16 @@ class PeerContext:
         return one_of_each(inbox, read, due, kind.name)
 
     def info(self, sender: Node, receiver: Node) -> bytes:
-        """What a box is bound to besides its key."""
+        """The facts that a box is bound to besides its key."""
         ends = b"".join(node.number.to_bytes(4, "little") for node in (sender, receiver))
         return self.context + ends
 
 
 class PeerHub(Hub):
-    """A hub whose clients first give each other what they have.
+    """A hub whose clients first give each other rows.
 
     Args:
-        hub: what goes on from there.
+        hub: the hub that continues from there.
         peers: the clients.
     """
 
@@ -152,8 +152,8 @@ class PeerParty:
     Args:
         peers: the clients.
         identity: its key.
-        give: what it gives to others.
-        work: from what it was given, its half of what follows.
+        give: makes the rows that it gives to others.
+        work: makes its half of the following rounds from the rows it was given.
     """
 
     def __init__(
@@ -219,7 +219,7 @@ class PeerParty:
         blocks: list[RowBlock] = []
         for sender, body in peers.open_each(inbox, _Kind.GIVEN, others).items():
             if body[:4] != self.node.number.to_bytes(4, "little"):
-                raise ProtocolError(f"what {sender} gives is for somebody else")
+                raise ProtocolError(f"the rows that {sender} gives are for another client")
             rows = key.open(body[4:], peers.info(sender, self.node))
             round_, step, block = decode_rows(rows, codec=peers.codec, n_rows=2**31 - 1)
             if (round_, step) != (peers.at.round, Step.PEER) or block.values is None:

@@ -21,7 +21,7 @@ class Traffic(Transport):
     """A carrier that counts what it carries.
 
     Args:
-        carrier: what carries.
+        carrier: the transport that carries it.
         after: called after every exchange, with the bytes that went out and came in.
 
     Attributes:
@@ -59,8 +59,8 @@ def log_summed(report: DistributedReport, plan: TrainingPlan, traffic: Traffic) 
 
     Args:
         report: report of the round.
-        plan: what is computed.
-        traffic: what went over the line in it.
+        plan: the computation.
+        traffic: bytes and messages carried in it.
     """
     price = price_fields(plan, report.round)
     log.info(

@@ -1,4 +1,4 @@
-"""A client's host: takes the server's messages, one at a time, and gives what its parties answer.
+"""A client's host: takes the server's messages, one at a time, and returns its parties' answers.
 
 A site holds one client's data and vault, and the halves of the attempt in progress: of the client,
 and of a helper, such as a denoiser, where one is recruited from it. Halves live in memory only, so
@@ -59,7 +59,7 @@ from secure_fedrec.wire import Wire
 log = logging.getLogger("secure-fedrec")
 
 _DISK = (CheckpointError, OSError)
-"""What journal and private state raise; no algorithm of ours does."""
+"""Errors of journal and private state; this package's algorithms do not raise them."""
 
 
 @dataclass(slots=True, eq=False)
@@ -77,14 +77,14 @@ class Site:
 
     Args:
         agreement: with all other hosts.
-        plan: what is computed.
+        plan: the computation.
         vault: vault of this client alone; the algorithm's tables are created in it here.
         identities: keys of the client and of the helpers that are recruited from it.
         state: where private state is kept.
         journal: journal of the client; by default the one beside ``state``.
         secret: what its layer's clients hold in common, such as the key of the public state, where
             they keep that from the server.
-        recording: takes down what this host sees, and its upload; None keeps nothing.
+        recording: records what this host sees, and its upload; None does not record.
         beacon: where this host has public randomness from; not from the server.
 
     Raises:
@@ -135,7 +135,7 @@ class Site:
         try:
             vault.restore(self._kept.tables)
         except ValueError as other:
-            raise CheckpointError(f"what was kept is of another federation: {other}") from None
+            raise CheckpointError(f"the kept state is of another federation: {other}") from None
         if journal is None:
             journal = state.open_journal(owner=self.client, federation=agreement.federation)
         self._journal: Journal = journal
@@ -154,7 +154,7 @@ class Site:
         return self._kept.round
 
     def tables(self) -> Mapping[str, np.ndarray]:
-        """The private tables, for whoever owns the site."""
+        """The private tables, for the owner of the site."""
         return self._kept.tables
 
     def answer(self, data: bytes) -> bytes:
@@ -401,7 +401,7 @@ def _taken(algorithm: Exchanging, clients: IntArray, given: PeerBlock, vault: Va
     try:
         algorithm.take(clients, given, vault)
     except (ConfigError, ValueError) as other:
-        raise ProtocolError(f"what others gave does not fit: {other}") from None
+        raise ProtocolError(f"rows from other clients do not fit: {other}") from None
 
 
 def _required(

@@ -47,10 +47,10 @@ class SiteSession:
 
     Args:
         agreement: with all other hosts.
-        identity: who signs for this host.
+        identity: the identity that signs for this host.
         begun: called when a session begins; gives the round that the host's state is of, and the
             last attempt that is in it.
-        handle: what the host's parties answer to a request.
+        handle: answers a request for the host's parties.
     """
 
     def __init__(
@@ -113,7 +113,7 @@ class SittingOut:
 
     Args:
         node: the client.
-        why: what it says.
+        why: the reason that it gives.
     """
 
     def __init__(self, node: Node, why: SitsOutError) -> None:
@@ -132,7 +132,7 @@ class ClientHalves:
         hosting: hosting of the stack.
         identity: the client's key.
         journal: record of what the client has committed to.
-        beacon: where this host has public randomness from; None without any.
+        beacon: source of public randomness at this host; None without one.
     """
 
     def __init__(
@@ -172,7 +172,7 @@ class ClientHalves:
         Args:
             at: the next attempt, without a public state.
             serial: serial of the attempt in progress.
-            current: the half of that; None where the client has no part in it.
+            current: the half of that attempt; None where the client does not take part.
 
         Raises:
             ProtocolError: another one than was named before, or not beyond the one in progress, or
@@ -194,10 +194,10 @@ class ClientHalves:
         return PipelinedClient(node, halves)
 
     def observe(self) -> None:
-        """Tell the halves of what is public by now.
+        """Tell the halves the public values known so far.
 
         Raises:
-            ConfigError: the source of randomness holds what is not signed as it has to be.
+            ConfigError: the source of randomness holds a value without a valid signature.
             ProtocolError: it contradicts itself.
         """
         known = {} if self._beacon is None else self._beacon.values()

@@ -11,13 +11,13 @@ Layout of the file, version 3: "SFHM" | u8 version | 32 salt | AES-256-GCM box u
 HKDF-SHA256 derives from the site's own key and the salt. Its content: u32 round | u64 settled
 | u64 pending | u32 its round | u32 version of the roster | 32 its hash | tables | pending tables;
 tables: u32 count, each u8 size, name | u8 item size | u8 dimensions | u32 each | floats. The
-ticket: one or two SHA-256 of whole files. What the client has paid stands in its journal.
+ticket: one or two SHA-256 of whole files. The client's privacy cost stands in its journal.
 
 Training or encoding may fail on a client's own data: it sits the round out, and takes part in the
-next. But a server may name any public state or model, such as a row so large that only who rated
-the item overflows, and a silence that follows from data is an answer, one for each round. So a
-client sits out a few such rounds (``MOST_SAT_OUT``), and then its part is halted until its owner
-has looked. A client that has nothing to send, whatever the state, tells nothing new.
+next. But a server may name any public state or model, such as a row so large that only clients that
+rated the item overflow. A silence that depends on data then tells the server one bit per round. So
+a client sits out a few such rounds (``MOST_SAT_OUT``), and then its part is halted until its owner
+has looked. A client that never sends, whatever the state, does not tell anything new.
 """
 
 import logging
@@ -58,9 +58,9 @@ from secure_fedrec.vault import PrivateTable
 log = logging.getLogger("secure-fedrec")
 
 _MOST_TRACE = 8_000
-"""Characters of what is written down of a failure."""
+"""Largest number of characters recorded of a failure."""
 MOST_SAT_OUT = 3
-"""Rounds that a client sits out for what its own data came to, until its owner has looked."""
+"""Rounds that a client may sit out because of its own data before its owner has to look."""
 
 
 def _text(path: Path) -> str:
@@ -106,7 +106,7 @@ class HaltedClient:
 
     @property
     def sat_out(self) -> int:
-        """Rounds that were sat out for what this client's own data came to, since ``resume``.
+        """Rounds that this client sat out because of its own data since ``resume``.
 
         Raises:
             OSError: it cannot be read.
@@ -122,7 +122,7 @@ class HaltedClient:
         return self._mark.with_name("resumed")
 
     def resume(self, word: str) -> None:
-        """Let the part go on; what halted it is kept, with the owner's word.
+        """Let the part go on; the reason why it halted is kept, with the owner's note.
 
         Raises:
             OSError: it cannot be written; then the part stays halted.
@@ -136,7 +136,7 @@ class HaltedClient:
 
     @contextmanager
     def on_own_data(self, *passed: type[Exception]) -> Iterator[None]:
-        """Around what is computed from the client's own data.
+        """Guard for computations on the client's own data.
 
         Args:
             passed: exceptions from elsewhere, which do not answer for the data: of messages,
@@ -165,7 +165,7 @@ class HaltedClient:
                 ) from failure
             log.warning("%s: %s says why", kind, self._sat_out)
             told = isinstance(failure, RefusalError)
-            why = str(failure) if told else "what it computed cannot be sent"
+            why = str(failure) if told else "its result cannot be sent"
             raise SitsOutError(f"sits this round out: {why}") from failure
 
     @property
@@ -205,7 +205,7 @@ Tables = Mapping[str, PrivateTable]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SiteState:
-    """What a site has to remember.
+    """The state that a site has to remember.
 
     Args:
         round: the last round that its upload was summed in; where clients keep the public state
@@ -213,7 +213,7 @@ class SiteState:
             after it: by what it accepted, never by the server's word alone. It does not go down.
         settled: number of the attempt that they are of.
         tables: private tables.
-        pending: number of the attempt whose outcome is not known; 0 for none.
+        pending: number of the attempt whose outcome is not known; 0 without one.
         pending_round: its round.
         next: the tables after it.
         roster: version of the roster that it was kept under.
@@ -245,7 +245,7 @@ class SiteState:
         """Under a roster.
 
         Raises:
-            ConfigError: it was under a later one, or under another one of the same version.
+            ConfigError: the site knows a later roster, or another roster of the same version.
         """
         version = roster.version
         if version < self.roster:
@@ -263,7 +263,7 @@ class SiteState:
             settled: its number.
 
         Raises:
-            RefusalError: it is one that this state knows nothing of.
+            RefusalError: this state does not know the attempt.
         """
         if settled == self.settled:
             return replace(self, pending=0, pending_round=0, next={})
@@ -354,7 +354,7 @@ class SealedState:
         return FileJournal.bound(self.journal, owner=owner, federation=federation)
 
     def look(self, *, owner: int) -> Entries:
-        """What the journal holds, if it goes with the private state beside it.
+        """The content of the journal, if it matches the private state beside it.
 
         Args:
             owner: number of the client.
@@ -383,7 +383,7 @@ class SealedState:
         return found
 
     def load(self) -> SiteState | None:
-        """What was kept; None before anything was.
+        """The state that was kept; None before the first.
 
         A ticket alone is what a full disk leaves of the first time; ``open_journal`` knows whether
         it was the first.
@@ -410,10 +410,10 @@ class SealedState:
             raise CheckpointError(f"{self._state}: {damage}") from None
 
     def keep(self, kept: SiteState) -> None:
-        """Replace what was kept; on disk before this returns.
+        """Replace the kept state; it is on disk before this returns.
 
         Raises:
-            OSError: it cannot be written; what was kept before is still there.
+            OSError: it cannot be written; the state kept before is unchanged.
         """
         head = _HEAD.pack(_MAGIC, _VERSION, os.urandom(32))
         sealed = head + seal_box(self._box_key(head), kept.encode(), head)
@@ -434,7 +434,7 @@ class SealedState:
         write_npz(self._state.with_name(_PUBLIC), public_columns(state), private=True)
 
     def note_clipped(self, round_: int, serial: int, count: int) -> None:
-        """Write down how many values of an attempt were clipped: for the site's owner alone.
+        """Record how many values of an attempt were clipped, for the site's owner only.
 
         Raises:
             OSError: it cannot be written.
@@ -449,7 +449,7 @@ class SealedState:
 
 
 def kept_public_state(folder: Path) -> PublicState | None:
-    """What ``keep_public`` kept last in a site's folder; None before anything was.
+    """The state that ``keep_public`` kept last in a site's folder; None before the first.
 
     Raises:
         CheckpointError: it is damaged.

@@ -25,15 +25,15 @@ from secure_fedrec.errors import ProtocolError, WireError
 from secure_fedrec.protection.session import SERVER, Identity, Node, Parcel, Role
 
 GREETING: Final = "greeting"
-"""Label of the exchange in which sites say who they are."""
+"""Label of the exchange in which sites identify themselves."""
 _NOBODY: Final = nobody()
 
 
 class Transport(Protocol):
-    """Carries bytes to sites and back. What it does to them is found out by signatures."""
+    """Carries bytes to sites and back. Signatures reveal any change to them."""
 
     def addresses(self) -> Sequence[int]:
-        """Sites that are there, by numbers that say nothing of who they are.
+        """Sites that are connected, by numbers that do not identify them.
 
         Raises:
             HostError: no way leads to them.
@@ -50,7 +50,8 @@ class Transport(Protocol):
             timeout: seconds to wait for the slowest; None as long as it takes.
 
         Returns:
-            Answers by address: empty of sites that are there and have none to give, none of others.
+            Answers by address: empty from connected sites without an answer; other sites are left
+            out.
 
         Raises:
             HostError: no way leads to them.
@@ -63,9 +64,9 @@ class Greeted(NamedTuple):
     Args:
         address: where it is.
         node: role and number of this party.
-        context: what a session with it is bound to.
+        context: the facts that a session with it is bound to.
         messages: greeting and answer.
-        instructions: hash of what it computes by beside requests.
+        instructions: hash of the instructions it follows beside requests.
     """
 
     address: int
@@ -83,7 +84,7 @@ def greeted(
     timeout: float | None,
     said: set[tuple[int, str]] | None = None,
 ) -> Iterator[Greeted]:
-    """Ask who is at some addresses.
+    """Ask the sites at some addresses to identify themselves.
 
     Args:
         transport: reaches them.
@@ -91,10 +92,11 @@ def greeted(
         identity: the server's key.
         addresses: where to ask.
         timeout: seconds to wait for the slowest.
-        said: what the log holds already of who was refused; None where it is to say all.
+        said: refusals that are in the log already; None logs all of them.
 
     Returns:
-        Nobody that is not on the roster, or holds other things to be so; the log says of these why.
+        Sites that are not on the roster, or disagree on the shared facts, are left out; the log
+        says why.
     """
     told = set() if said is None else said
     nonce = os.urandom(NONCE_BYTES)
@@ -103,7 +105,7 @@ def greeted(
         try:
             if not data:
                 raise ProtocolError(
-                    "it did not answer the greeting: it is not one of this federation, or holds "
+                    "it did not answer the greeting: it is not part of this federation, or holds "
                     f"another roster than version {agreement.roster.version}"
                 )
             node, body = agreement.open(data, Kind.PRESENT)
@@ -159,13 +161,13 @@ class _Line:
 class SitesChannel:
     """Reaches parties at their sites (a ``protection.session.Channel``).
 
-    What parties send each other goes through here, and is there at their next step.
+    Messages between parties go through here and arrive at the receiver's next step.
 
     Args:
         transport: carries the bytes.
         agreement: with all sites.
         identity: the server's key.
-        helpers: at whose host each helper is, a client's or its own.
+        helpers: the party whose host runs each helper: a client or the helper itself.
     """
 
     def __init__(
@@ -189,7 +191,8 @@ class SitesChannel:
         self._ahead = (0, 0)
         self._chosen = _NOBODY
         self.sitting_out: set[Node] = set()
-        """Hosts whose client takes no part in the round, as it said; cleared by whoever asks."""
+        """Hosts whose client has said that it does not take part in the round; reading clears it.
+        """
         self.stage = ""
         """Of the last exchange of the attempt."""
         self._settled: Mapping[int, int] = {}
@@ -197,25 +200,25 @@ class SitesChannel:
         self.exchanges = 0
         """How many times messages went out and answers came back."""
         self.tally = Tally(int(agreement.roster.numbers[-1]) + 1)
-        """What went over the line."""
+        """Messages and bytes carried."""
 
     @property
     def refused(self) -> Mapping[Node, str]:
-        """Why nothing of a site's last answer was taken, or that none came."""
+        """Why a site's last answer was refused, or that no answer came."""
         return MappingProxyType(self._refused)
 
     def sessions(self) -> Mapping[int, bytes]:
-        """What tells the session with each client's site from every other."""
+        """Identifiers of the sessions with each client's site."""
         lines = self._lines.items()
         return {node.number: line.context for node, line in lines if node.role is Role.CLIENT}
 
     @property
     def hosts(self) -> frozenset[Node]:
-        """Whose hosts have a session: clients, and helpers with a host of their own."""
+        """Parties whose hosts have a session: clients, and helpers with a host of their own."""
         return frozenset(self._lines)
 
     def greet(self, timeout: float | None = None) -> None:
-        """Begin sessions with sites that are there and have none."""
+        """Begin sessions with connected sites that do not have one."""
         known = {line.address for line in self._lines.values()}
         strangers = [each for each in self._transport.addresses() if each not in known]
         if not strangers:
@@ -264,7 +267,7 @@ class SitesChannel:
     ) -> Iterator[bytes]:
         """Send messages, and give what comes back to the hub (``Channel.exchange``).
 
-        What a hub has to say after its sum is formed goes out with the next attempt.
+        Messages of a hub after its sum is formed go out with the next attempt.
         """
         self.stage = stage
         if stage == "DONE":
@@ -296,7 +299,7 @@ class SitesChannel:
             pass
 
     def settle(self, settled: Mapping[int, int]) -> None:
-        """What ``finish`` says."""
+        """Set what ``finish`` tells each client: the last attempt its upload was summed in."""
         self._settled = settled
 
     def _asked(

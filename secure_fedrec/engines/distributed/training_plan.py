@@ -46,13 +46,13 @@ _HELD_DOMAIN = b"secure-fedrec|v1|hosts|held-state|"
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TrainingPlan:
-    """What is computed: the same on every host but for the vault.
+    """The computation of a run: the same on every host except for the vault.
 
     Args:
-        algorithm: what is trained.
+        algorithm: the algorithm.
         stack: how uploads are protected.
         streams: of what everybody draws alike.
-        cohort: who is invited.
+        cohort: which clients are invited.
         n_rows: rows of the shared table.
         listed: int64[k], clients that may be invited; None for all.
     """
@@ -65,10 +65,10 @@ class TrainingPlan:
     listed: IntArray | None = None
 
     def under(self, roster: Roster) -> "TrainingPlan":
-        """The same among the clients of a roster: who was left out of it is invited no more.
+        """The same among the clients of a roster: clients not on it are no longer invited.
 
         Raises:
-            ConfigError: it lists a client that there is not, or lacks a party that rounds need.
+            ConfigError: it lists an unknown client, or lacks a party that rounds need.
         """
         strangers = roster.numbers[roster.numbers >= self.stack.n_clients]
         if len(strangers):
@@ -77,19 +77,19 @@ class TrainingPlan:
         for helper, host in hosting_of(self.stack).helpers().items():
             for node in (helper, host):
                 if node not in roster:
-                    problem = f"lacks {node}, without whom there is no round: {helper} is there"
+                    problem = f"lacks {node}, whom every round needs: {helper} is there"
                     raise ConfigError("roster.version", roster.version, problem)
         return replace(self, listed=roster.numbers)
 
     @property
     def code(self) -> str:
-        """Names and revisions of what computes: equal on all hosts of a round."""
+        """Names and revisions of the code that computes: equal on all hosts of a round."""
         algorithm = type(self.algorithm)
         revision = getattr(algorithm, "revision", "")
         return f"{SOFTWARE} {algorithm.__module__}.{algorithm.__qualname__} {revision}".strip()
 
     def price(self, releases: int) -> float:
-        """Epsilon, against the server, of as many noised uploads of one client.
+        """Epsilon, against the server, of that many noised uploads of one client.
 
         Args:
             releases: how many.
@@ -149,14 +149,14 @@ class TrainingPlan:
         return self.algorithm.initial_public(self.n_rows, self.streams)
 
     def require_recorded(self) -> None:
-        """Refuse to record what does not come to a run.
+        """Refuse to record hosts whose records cannot be joined to one run.
 
         Raises:
             ConfigError: messages of which hosts cannot say who sent them, or that they do not show.
         """
         require_recorded(hosting_of(self.stack))
         if self.stack.codec.beyond == "clip":
-            raise ConfigError("--record", True, "sites tell nobody how many values they clipped")
+            raise ConfigError("--record", True, "sites do not tell how many values they clipped")
         if isinstance(self.algorithm, Addressed):
             raise ConfigError("--record", True, "hosts do not show what one client alone is sent")
         if isinstance(self.algorithm, Exchanging):
@@ -232,12 +232,12 @@ class TrainingPlan:
         )
 
     def common(self, public: PublicState) -> dict[str, FloatArray]:
-        """The extras that everybody is sent."""
+        """The extras that all clients are sent."""
         parts = self._addressed(public)
         return {name: values for name, values in public.extras.items() if name not in parts}
 
     def sent(self, public: PublicState | bytes) -> Callable[[int], bytes]:
-        """The public state as each client is sent it, encoded; -1 for who is none."""
+        """The public state as each client is sent it, encoded; -1 for a host without a client."""
         if isinstance(public, bytes):
             return lambda _: _HELD + public
         parts, common = self._addressed(public), self.common(public)
@@ -261,10 +261,10 @@ class TrainingPlan:
         Args:
             agreement: with all hosts.
             request: it.
-            client: at whose host; -1 at a helper's own.
+            client: the client at this host; -1 at a helper's own host.
 
         Raises:
-            WireError: what is sent is not a state, or holds what is for other clients.
+            WireError: the bytes are not a state, or hold arrays for other clients.
             ProtocolError: a state of other arrays or shapes than the algorithm's, other clients are
                 named than could take part, or there is no such round.
         """
@@ -290,11 +290,11 @@ class TrainingPlan:
 
         Args:
             agreement: with all hosts.
-            request: what begins the attempt.
+            request: the request that begins the attempt.
             read: the bits of the state that the server holds (``hosting.StateHidden``).
 
         Raises:
-            WireError: a state where none can be, or none where one must be, or no finite one.
+            WireError: a state is present where it must not be, is missing, or is not finite.
             ProtocolError: it is refused (``read``), or other clients are named than could take
                 part.
         """

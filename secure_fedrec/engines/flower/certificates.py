@@ -59,7 +59,7 @@ def node_key(path: Path) -> ec.EllipticCurvePublicKey:
     """Public half of the key by which a SuperLink knows a SuperNode; made where it is missing.
 
     Raises:
-        OSError: it cannot be written or read.
+        OSError: a file cannot be written or read.
     """
     if not path.exists():
         made = ec.generate_private_key(ec.SECP384R1())

@@ -1,4 +1,4 @@
-"""A strategy and a grid that hand everything on: what wraps one of either says what it changes."""
+"""A strategy and a grid that forward every call: a wrapper overrides only what it changes."""
 
 from collections.abc import Iterable
 from typing import Any

@@ -38,7 +38,7 @@ def is_train(message: Message) -> bool:
 
 
 def data_of(message: Message) -> bytes | None:
-    """The bytes of a message; None if there are none."""
+    """The bytes of a message; None if it does not carry any."""
     if message.has_error():
         return None
     record = message.content.get(RECORD)

@@ -1,4 +1,4 @@
-"""A mod that protects what somebody else's ClientApp trains: the server learns a mean, no update.
+"""A mod that protects an existing ClientApp: the server learns a mean, but no update.
 
     app = ClientApp(mods=[ProtectedMod(MaskedMean(clip=4.0, max_weight=1000))])
 
@@ -10,9 +10,10 @@ app keeps there is an input of its training that no round agrees on, and a Super
 of several such states a message comes with: against an active server an app has none, unless the
 terms say that it keeps one.
 
-Replies to other messages (evaluation, queries) would be read in clear: from a few of them a server
-that chooses the models learns a client's data exactly. Against an active server they are refused.
-Against a curious one they pass, the app's state stays as it was, and no failure is told.
+Replies to other messages (evaluation, queries) would be readable by the server: from a few of them
+a server that chooses the models learns a client's data exactly. Against an active server they are
+refused. Against a curious server they pass, the app's state stays unchanged, and failures are not
+reported.
 """
 
 from copy import deepcopy

@@ -19,7 +19,7 @@ _ALWAYS = 1e12
 
 
 def agreed_message(message: Message, client: int) -> Message:
-    """What an app is given of a message: what all clients are sent alike, and nothing else.
+    """The part of a message that an app is given: only what all clients are sent alike.
 
     A round's statement covers type, group and records. Everything else that Flower's messages hold
     (identities, times, nodes) is the same in every message that an app gets, so it computes from
@@ -73,7 +73,7 @@ def _digest(parts: Iterable[bytes]) -> bytes:
 
 
 def task_of(message: Message, compute: Callable[[Arrays], Update]) -> Task:
-    """What a train message asks a client to compute.
+    """The task of a client in a train message.
 
     Args:
         message: as the app is given it (``agreed_message``).
@@ -90,7 +90,7 @@ def model_of(content: RecordDict) -> tuple[str, ArrayRecord]:
     """The one record of arrays in a message, and its name.
 
     Raises:
-        ProtocolError: there is none, or more than one.
+        ProtocolError: a record is missing, or there is more than one.
     """
     found = list(content.array_records.items())
     if len(found) != 1:
@@ -110,7 +110,7 @@ def metrics_of(reply: Message) -> dict[str, Any]:
 
 
 def replaced(model: ArrayRecord, arrays: Mapping[str, Array]) -> ArrayRecord:
-    """A model in which some of its arrays are others."""
+    """A model with some of its arrays replaced."""
     return ArrayRecord({name: arrays.get(name, array) for name, array in model.items()})
 
 

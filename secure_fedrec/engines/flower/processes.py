@@ -17,7 +17,7 @@ LOOPBACK = "127.0.0.1"
 _PATIENCE = 180.0
 _GRACE = 5.0
 _GUARDED = 'exec 3<&0 </dev/null; { read -r _ <&3; kill -9 -$$; } & exec 3<&-; exec "$0" "$@"'
-"""Start a command beside a guard, which ends the group with whoever holds the pipe's other end."""
+"""Start a command beside a guard, which ends the group when the holder of the pipe ends."""
 
 
 class Running:
@@ -65,7 +65,7 @@ class Running:
         self._process = self._started()
 
     def stop(self) -> None:
-        """End the group; what does not end in time is killed."""
+        """End the group; processes that do not end in time are killed."""
         self.signal(signal.SIGTERM)
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(_GRACE)
@@ -109,7 +109,7 @@ def flower_command(name: str) -> str:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports of the loopback address that nobody listens on."""
+    """Ports of the loopback address that are free."""
     with contextlib.ExitStack() as held:
         sockets = [held.enter_context(socket.socket()) for _ in range(count)]
         for each in sockets:

@@ -1,4 +1,4 @@
-"""What Flower must not do beside a client's data: report use, look for updates, install packages.
+"""Stops Flower from reporting use, looking for updates and installing packages.
 
 Flower does all three by default. The first two are switched off by variables of the environment
 that it reads when it is imported, the third by an option of the SuperLink as well, so this module

@@ -1,18 +1,18 @@
-"""A mod that writes down what a client is sent and sends, where no strategy can be wrapped.
+"""A mod that records a client's incoming and outgoing messages, where no strategy can be wrapped.
 
     app = ClientApp(mods=[RecordedMod("pieces")])  # first in the list: what leaves the client
 
-and, once the run is over and everybody's folder is at hand:
+and, once the run is over and the folders of all clients are at hand:
 
     recorder = Recorder(n_clients=10, arrays=..., weighted=True, send_models=True, sums=...)
     nodes = join_pieces("pieces", recorder)
     recording = recorder.close()
 
 Flower runs clients in processes of their own, so no client writes a recording. Each writes pieces
-into a folder of its own inside the one that is named (``recorded_pieces``), and whoever has the
-folders of all clients joins them. Messages and replies pass as they are. What was sent and did not
-reach the server is in a piece all the same. The folders hold updates in clear: they are for their
-owner alone.
+into a folder of its own inside the one that is named (``recorded_pieces``), and they are joined
+where the folders of all clients are at hand. Messages and replies pass as they are. What was sent
+and did not reach the server is in a piece all the same. The folders hold updates in clear: they are
+for their owner alone.
 """
 
 from pathlib import Path

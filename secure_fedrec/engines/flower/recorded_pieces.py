@@ -68,7 +68,7 @@ _Taken: TypeAlias = tuple[Piece, Path]
 
 
 def folder_of(place: Path, node: int) -> Path:
-    """The folder of a node's pieces, which is made where there is none, for its owner alone.
+    """The folder of a node's pieces; it is created if missing, for its owner only.
 
     Raises:
         OSError: it cannot be made.
@@ -204,7 +204,7 @@ def _sent(round_: int, taken: Sequence[_Taken]) -> dict[str, Any] | None:
     """
     models = {piece.model for piece, _ in taken}
     if len(models) > 1:
-        problem = "different models, and a recording has one for all"
+        problem = "different models, but a recording has one for all"
         raise MisfitError(f"in round {round_} clients were sent {problem}")
     if not taken:
         return None
@@ -294,7 +294,7 @@ def _piece_of(path: Path) -> Piece:
     kinds = {"run": int, "node": int, "partition": int, "round": int, "kind": str, "model": str}
     kinds |= {"replied": bool, "names": list, "metrics": dict}
     if facts.keys() != kinds.keys() or any(type(facts[key]) is not kinds[key] for key in kinds):
-        raise TranscriptError(f"{path} has other facts than a piece has")
+        raise TranscriptError(f"{path} does not hold the facts of a piece")
     if not _HEX.fullmatch(facts["model"]):
         raise TranscriptError(f"{path} names no model by its digest")
     if path.parent.name != f"{_NODE}{facts['node']}":
@@ -311,14 +311,14 @@ def _require_names(wrong: str, names: Any) -> None:
     """
     words = isinstance(names, list) and all(isinstance(each, str) for each in names)
     if not words or len(set(names)) < len(names):
-        raise TranscriptError(f"{wrong}: names of arrays are words, none twice")
+        raise TranscriptError(f"{wrong}: names of arrays must be distinct words")
 
 
 def _facts_in(path: Path) -> dict[str, Any]:
     with _unless_damaged(path):
         facts = json.loads(read_npz(path, later=_ARRAY, stored=True)[_FACTS].tobytes())
     if not isinstance(facts, dict):
-        raise TranscriptError(f"{path} has no facts")
+        raise TranscriptError(f"{path} does not hold facts")
     return facts
 
 
@@ -327,7 +327,7 @@ def _arrays_in(path: Path, names: Iterable[str], wrong: str) -> dict[str, Any]:
         columns = read_npz(path, stored=True)
         found = {name: columns[f"{_ARRAY}{place}"] for place, name in enumerate(names)}
     if len(found) != len(columns) - 1:
-        raise TranscriptError(f"{wrong}: it holds other arrays than it names")
+        raise TranscriptError(f"{wrong}: it does not hold the arrays that it names")
     return found
 
 

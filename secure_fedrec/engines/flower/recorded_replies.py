@@ -41,7 +41,7 @@ def note_upload(
     Args:
         recorder: recorder of the arrays of the model, with a weight if replies have one.
         round_: from 1.
-        client: who replies.
+        client: the client that replies.
         arrays: arrays of the reply, by name.
         metrics: metrics of all its records.
         weighted_by: the metric that is the weight, where the recorder has one.

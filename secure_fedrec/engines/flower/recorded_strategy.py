@@ -1,4 +1,4 @@
-"""A strategy around somebody else's that writes down what its server sends and reads.
+"""A wrapper of a strategy that records what its server sends and reads.
 
     recorder = Recorder(
         n_clients=10, arrays=model.state_dict(), weighted=True, send_models=True, sums=...
@@ -32,7 +32,7 @@ from secure_fedrec.recording import Recorder
 
 
 class RecordedStrategy(ForwardedStrategy):
-    """A strategy whose train messages and replies are written down.
+    """A strategy whose train messages and replies are recorded.
 
     Args:
         strategy: the one inside; rounds are its own.
@@ -80,7 +80,7 @@ class RecordedStrategy(ForwardedStrategy):
             self._recorder.message(self._round, "model", "server", None, told)
 
     def note_replies(self, replies: Iterable[Message]) -> None:
-        """Write down what clients reply to train messages.
+        """Record the clients' replies to train messages.
 
         Raises:
             MisfitError: a reply holds other arrays or metrics than the recorder has.

@@ -47,7 +47,7 @@ def token_of_next(client: RuntimeHttpClient, kind: str) -> str | None:
     """Token of the next task of a kind (``TaskType``); None where there is none.
 
     Raises:
-        httpx.HTTPError: nobody is reached.
+        httpx.HTTPError: the server cannot be reached.
     """
     found = client.AcquireTask(AcquireTaskRequest(supported_task_types=[kind]))
     return str(found.token) if found.HasField("task") and found.token else None

@@ -1,4 +1,4 @@
-"""Replies in which nothing of a failure is told.
+"""Replies that do not reveal details of a failure.
 
 Flower would send an exception's text to the server. Whatever goes wrong stays in this process's
 log, and of errors that are not this package's own only the kind and the line of code, because a
@@ -22,13 +22,13 @@ from secure_fedrec.errors import (
 )
 
 Answer = Callable[[bytes], bytes]
-"""Handles one message; whatever it raises, there is no answer."""
+"""Handles one message; if it raises any error, there is no answer."""
 
 log = logging.getLogger("secure-fedrec")
 
 
 def scrubbed(answer: Answer, message: Message) -> Message:
-    """The reply to a message, in which nothing of a failure is told.
+    """The reply to a message, without details of a failure.
 
     Args:
         answer: handles the bytes.
@@ -45,7 +45,7 @@ def unless_failed(message: Message, reply: Callable[[], Message]) -> Message:
     """A reply, or the marker for a reply without data where an app answers with an error.
 
     Args:
-        message: what is replied to.
+        message: the message that is answered.
         reply: makes the reply, of whatever kind, or raises.
     """
     try:

@@ -1,13 +1,13 @@
-"""A strategy around somebody else's, which is given a mean, while nobody sees an update.
+"""A wrapper of a strategy that is given a mean, while no party sees a client's update.
 
     strategy = ProtectedStrategy(FedAvg(), MaskedMean(clip=4.0, max_weight=1000), "server")
 
 The strategy inside configures rounds as it did. Where it would send train messages, sites and
 server run a masked sum (``distributed.mean_coordinator``), and it is given a single reply: the
 weighted mean, with the sum of the weights, as from one client that had all examples. Its own
-weighted mean of that one reply is the mean; what a server's optimizer does with it is as before.
-Arrays that the terms do not share are in every message and in the result as they began.
-Clients are asked to evaluate against a curious server only: their replies are read in clear.
+weighted mean of that one reply is the mean; a server's optimizer works with it as before. Arrays
+that the terms do not share are in every message and in the result as they began. Clients are asked
+to evaluate against a curious server only: their replies are read in clear.
 """
 
 from collections.abc import Iterable, Sequence
@@ -50,15 +50,15 @@ _NEED_EACH: Final = frozenset(
         *("DifferentialPrivacyServerSideFixedClipping",),
     }
 )
-"""Flower's strategies that make something else than a weighted mean of what clients send."""
+"""Flower's strategies whose result is not a weighted mean of the clients' updates."""
 
 
 class ProtectedStrategy(ForwardedStrategy):
-    """A strategy whose train messages end in a mean that nobody sees the parts of.
+    """A strategy whose train messages end in a mean; no party sees the updates in it.
 
     Args:
         strategy: configures rounds, and takes a weighted mean of what clients send.
-        terms: what was settled, equal at every client.
+        terms: the agreed terms, equal at every client.
         folder: the server's own, see ``distributed.mean_site.Keys``.
         every: seconds between two looks for answers.
 
@@ -77,7 +77,7 @@ class ProtectedStrategy(ForwardedStrategy):
         require_quiet()
         for kind in type(strategy).__mro__:
             if kind.__name__ in _NEED_EACH:
-                problem = "needs every client's update, of which the server learns the mean alone"
+                problem = "needs every client's update, but the server learns only their mean"
                 raise ConfigError("strategy", kind.__name__, problem)
         super().__init__(strategy)
         self._terms = terms
@@ -131,7 +131,7 @@ class ProtectedStrategy(ForwardedStrategy):
         first, given = messages[0], [agreed_message(each, 0) for each in messages]
         digests = {task_digest(each) for each in given}
         if len(digests) > 1:
-            problem = "must send all clients the same, since one mean is formed of what they make"
+            problem = "must send all clients the same, since one mean is formed of their updates"
             raise ConfigError("strategy.configure_train", len(digests), problem)
         task = task_of(given[0], _nothing)
         name, model = model_of(first.content)

@@ -46,7 +46,7 @@ def start_superlink(folder: Path, port: int, home: Path) -> Running:
         home: where Flower keeps its own files.
 
     Raises:
-        HostError: it does not come up.
+        HostError: it does not start.
     """
     command = [
         flower_command("flower-superlink"),
@@ -68,7 +68,7 @@ def start_superlink(folder: Path, port: int, home: Path) -> Running:
 
 
 class Link:
-    """What a coordinator asks of a SuperLink.
+    """A coordinator's connection to a SuperLink.
 
     Args:
         address: host and port.

@@ -62,10 +62,10 @@ def serve(
 
 
 def handled(replies: Mapping[str, Reply], message: Message, context: Context) -> Message:
-    """The reply to a message; one that nobody handles says nothing."""
+    """The reply to a message; the reply to an unknown kind is empty."""
     reply = replies.get(message.metadata.message_type)
     if reply is None:
-        log.warning("refused: a message that is not one of ours")
+        log.warning("refused: the message is not of a known kind")
         return reply_to(message, None)
     return reply(message, context)
 
