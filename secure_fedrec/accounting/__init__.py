@@ -1,4 +1,4 @@
-"""What releases cost: accountants, and claims that say what they cover.
+"""The price of releases: accountants, and claims that state what they cover.
 
 ``secure_fedrec.protection.base.events`` says what was released; ``curves`` bounds its Renyi
 divergence, ``accountants`` turns bounds into (epsilon, delta), ``statement`` says what that means,

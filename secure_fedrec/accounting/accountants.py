@@ -1,4 +1,4 @@
-"""What a list of events costs.
+"""The price of a list of events.
 
 ``"rdp"`` adds Renyi curves and converts them (Balle et al. 2020, theorem 21). ``"prv"`` (Gopi, Lee
 and Wutschitz 2021, through Opacus) convolves privacy losses and is tighter, but speaks of
@@ -32,7 +32,7 @@ MOST_POINTS = 2**22
 """Points of a grid that privacy losses are convolved on: seconds, and some 100 MB."""
 
 _ERRORS = (1e-2, 1e-4, 1e-6)
-"""What the convolution may be off by: the next where the price is no larger than that."""
+"""Tolerances of the convolution: the next is used where the price does not exceed one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +43,7 @@ class Spent:
         epsilon: at ``delta``.
         delta: all of it: the accountant's and that for the noise's distance from its name.
         accountant: which one gave it.
-        order: best Renyi order, or NaN where there is none.
+        order: best Renyi order, or NaN for other accountants.
         distance: total variation over all rounds between the noise as drawn and as named.
     """
 
@@ -69,7 +69,7 @@ def spend(
 
     Args:
         events: what was released.
-        adversary: who looks.
+        adversary: the adversary.
         delta: in (0, 1).
         accountant: "rdp", or "prv" if all noise is rounded Gaussian.
 
@@ -97,7 +97,9 @@ def spend(
         )
     found = price(events, adversary, delta - share)
     if _share(found.epsilon, distance) > share:
-        raise ConfigError("dp.delta", delta, "is too near to what the noise's distance takes up")
+        raise ConfigError(
+            "dp.delta", delta, "is too near to the part that the noise's distance uses up"
+        )
     return Spent(**found._asdict(), delta=delta, distance=distance)
 
 

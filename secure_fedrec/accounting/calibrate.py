@@ -25,7 +25,7 @@ def find_noise_multiplier(
         events_of: what is released with a given multiplier; more noise must not cost more.
         epsilon: the budget.
         delta: its delta.
-        adversary: against whom.
+        adversary: the adversary.
         accountant: see ``spend``.
         tolerance: relative width at which the search ends, at least 1e-12; the upper end is
             returned.
@@ -83,7 +83,7 @@ def _smallest(fits: Callable[[float], bool], high: float, tolerance: float) -> f
 def gaussian_events(multiplier: float, *, rounds: int) -> tuple[Event, ...]:
     """Rounded Gaussian noise on a client's contribution, for planning before a layout exists.
 
-    It stands in for noise that clients bring, which no sampling amplifies.
+    It models noise that clients add, whose protection sampling does not amplify.
     """
     noise = GaussianNoise(multiplier=multiplier, form="rounded")
     return whole_contribution(noise, rounds=rounds)

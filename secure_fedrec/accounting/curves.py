@@ -71,9 +71,10 @@ def needs_integer_orders(event: Event, adversary: Adversary) -> bool:
 
 
 def pure_epsilon(event: Event, adversary: Adversary) -> float | None:
-    """Pure epsilon of one round, after sampling: ln(1 + q (e^epsilon - 1)); None if there is none.
+    """Pure epsilon of one round, after sampling: ln(1 + q (e^epsilon - 1)); else None.
 
-    The amplification is Li, Qardaji and Su 2012, theorem 1.
+    None stands for mechanisms without a pure epsilon. The amplification is Li, Qardaji and Su
+    2012, theorem 1.
     """
     if not isinstance(event.mechanism, LaplaceNoise | RandomAnswer):
         return None
@@ -102,7 +103,7 @@ def skellam_rdp(mechanism: SkellamNoise, orders: FloatArray) -> FloatArray:
 
 
 def pure_rdp(epsilon: float, orders: FloatArray) -> FloatArray:
-    """Renyi curve of any epsilon-DP mechanism: none is worse than randomized response.
+    """Renyi curve of any epsilon-DP mechanism: randomized response is the worst case.
 
     ln((e^{a epsilon} + e^{(1 - a) epsilon}) / (1 + e^epsilon)) / (a - 1).
     """
@@ -160,7 +161,7 @@ def _require_priced(event: Event, adversary: Adversary) -> None:
         raise ConfigError(
             f"dp.parts.{event.mechanism.what}.release",
             "exact",
-            "an exact sum has no epsilon; put the part into the noised vector or make no claim",
+            "an exact sum lacks an epsilon; put the part into the noised vector or make no claim",
             ["noised"],
         )
     if adversary not in event.noised_against:
@@ -174,7 +175,7 @@ def _require_priced(event: Event, adversary: Adversary) -> None:
         raise ConfigError(
             "dp.adjacency",
             event.adjacency,
-            "who is absent brings no noise, or is not counted, and that shows",
+            "an absent client adds no noise, or is not counted, and that shows",
             ["zero-out"],
         )
     if event.sampling.against(adversary) < 1:
@@ -191,13 +192,13 @@ def _require_amplified(event: Event) -> None:
         raise ConfigError(
             "dp.sampling.rate",
             event.sampling.rate,
-            "who takes part shows in the noise or in what is released with it, so no sampling "
-            "amplifies; price it without sampling",
+            "the noise, or what is released with it, shows which clients take part, so sampling "
+            "does not amplify; price it without sampling",
             [1],
         )
     if event.sampling.scheme != "poisson":
         raise ConfigError(
-            "dp.sampling.scheme", event.sampling.scheme, "has no bound here", ["poisson"]
+            "dp.sampling.scheme", event.sampling.scheme, "does not have a bound here", ["poisson"]
         )
     if event.adjacency not in _SAMPLED_ADJACENCIES:
         raise ConfigError(

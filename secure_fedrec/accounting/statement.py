@@ -19,7 +19,7 @@ from secure_fedrec.protection.base.events import (
 
 _WHO: dict[Adversary, str] = {
     "server": "the server, which sees the cohort and all it is sent",
-    "release": "whoever sees only what is released",
+    "release": "anyone who sees only what is released",
 }
 _ADJACENCY: dict[Adjacency, str] = {
     "zero-out": "present, or replaced by zeros (zero-out)",
@@ -35,8 +35,8 @@ class PrivacyStatement:
 
     Args:
         spent: the price.
-        adversary: against whom.
-        covers: what is protected.
+        adversary: the adversary.
+        covers: the change that is protected.
         adjacency: which change of it is hard to tell.
         rounds: over how many rounds.
         releases: one clause per kind of release: noise, rounds, and the sampling rate that counts.
@@ -97,11 +97,12 @@ def claim(
     delta: float,
     accountant: Accountant = "rdp",
 ) -> PrivacyStatement:
-    """Price events and say what the price means.
+    """Price events and state the meaning of the price.
 
     Args:
         events: everything that was released about the same protected thing.
-        adversary: who looks. The server sees the cohort, so no sampling of clients counts for it.
+        adversary: the adversary. The server sees the cohort, so no sampling of clients counts for
+            it.
         delta: in (0, 1).
         accountant: see ``spend``.
 

@@ -1,4 +1,4 @@
-"""What the engine asks of an algorithm.
+"""The interface between engine and algorithm.
 
 An algorithm says *what* it needs summed or collected and knows no protection. Its client half runs
 for a batch of clients (a device runs a batch of one), reads private state from a vault and writes
@@ -25,7 +25,7 @@ from secure_fedrec.vault import Vault
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PublicState:
-    """What everybody knows after a number of rounds.
+    """The public state after a number of rounds.
 
     Args:
         round: completed rounds.
@@ -53,7 +53,7 @@ class FinishedStep:
 
     Args:
         clients: int64[B], the clients of the batch.
-        upload: what they give out.
+        upload: the clients' upload.
         commit: writes their new private state back.
     """
 
@@ -94,10 +94,10 @@ class Algorithm(Protocol):
         """Local work of some clients in round ``public.round + 1``."""
 
     def server_step(self, public: PublicState, aggregate: Aggregate) -> PublicState:
-        """Next public state; may work in the arrays of the aggregate, which nobody reads again."""
+        """Next public state; may overwrite the aggregate's arrays, which are not read again."""
 
     def public_knowledge(self) -> dict[str, Any]:
-        """Hyper-parameters everybody knows, as JSON values; ``traits`` holds a ``RowTraits``.
+        """Public hyper-parameters, as JSON values; ``traits`` holds a ``RowTraits``.
 
         Of an algorithm that states no traits, attacks that need them conclude nothing.
         """
@@ -124,7 +124,7 @@ class NormalisesRatings(Protocol):
 
     @property
     def normalises_ratings(self) -> bool:
-        """Whether it does: what it is given, and what it predicts, lies on that scale."""
+        """Whether the ratings that it is given and those it predicts lie on that scale."""
 
 
 @runtime_checkable
@@ -161,10 +161,10 @@ class Exchanging(Protocol):
     def give(
         self, clients: IntArray, public: PublicState, vault: Vault, streams: Streams
     ) -> PeerBlock:
-        """What some clients give to others that take part, in round ``public.round + 1``."""
+        """Rows that some clients give to others that take part, in round ``public.round + 1``."""
 
     def take(self, clients: IntArray, given: PeerBlock, vault: Vault) -> None:
-        """Keep what some clients were given, ordered by receiver, then by sender."""
+        """Keep the rows that some clients were given, ordered by receiver, then by sender."""
 
     def given_rows(self, n_clients: int) -> tuple[int, int, int]:
         """(messages, rows, values per row) of a round with so many clients, at most."""
@@ -175,11 +175,11 @@ class Addressed(Protocol):
     """Capability: the server sends some of the public extras to some clients only.
 
     A simulated batch is computed from all extras at once, as it is from the state of many vaults; a
-    client's work must depend on those it is sent alone.
+    client's work must depend only on those that it is sent.
     """
 
     def addressed(self, public: PublicState) -> Mapping[str, IntArray]:
-        """int64[k] by name of an extra, ascending: the clients who are sent it."""
+        """int64[k] by name of an extra, ascending: the clients that are sent it."""
 
 
 @runtime_checkable
@@ -191,14 +191,14 @@ class VaryingExtras(Protocol):
     """
 
     def extra_rows(self, completed: int) -> Mapping[str, int | None]:
-        """Rows after so many rounds, by name of an extra; None where any number can be."""
+        """Rows after that many rounds, by name of an extra; None where any number is allowed."""
 
 
 @runtime_checkable
 class ReadsSingles(Protocol):
-    """Capability: the server works on what single clients give, each under its name.
+    """Capability: the server works on single clients' vectors, each under the client's name.
 
-    Stacks that hide single uploads, or whose they are, are refused.
+    Stacks that hide single uploads or their senders are refused.
     """
 
     @property
@@ -208,7 +208,7 @@ class ReadsSingles(Protocol):
 
 @runtime_checkable
 class MeasuredStep(Protocol):
-    """Capability of a client step: measures what it trained, before anything is averaged."""
+    """Capability of a client step: measures the trained models before averaging."""
 
     def measure(self) -> Mapping[str, FloatArray]:
         """float64[B] by name of the figure; NaN for clients with nothing to measure."""

@@ -52,7 +52,7 @@ _OFFSETS = "attention-offsets"
 
 
 Release: TypeAlias = Callable[[FloatArray], FloatArray]
-"""What a client does to its change, float64[P], before anything else sees it."""
+"""A client's own treatment of its change, float64[P], before any protection layer."""
 
 
 class FederatedAveragingConfig(Settings, section="algorithm"):
@@ -64,7 +64,7 @@ class FederatedAveragingConfig(Settings, section="algorithm"):
         training: local training of a round.
         weighting: "records" (FedAvg) or "attention" (FedAtt).
         server_step: eta.
-        proximal: mu of FedProx; 0 is none.
+        proximal: mu of FedProx; 0 turns it off.
         weight_unit: training records that make a weight of 1; it cancels in the mean.
         row_width: parameters per row of the table that uploads are summed in.
 

@@ -10,7 +10,7 @@ MOMENTS: Final[Mapping[str, tuple[str, ...]]] = {
     "momentum": ("momentum_buffer",),
     "adam": ("exp_avg", "exp_avg_sq"),
 }
-"""What each optimiser remembers of every parameter between two steps."""
+"""Number of moments that each optimiser keeps of every parameter between two steps."""
 
 OPTIMIZERS: Final = tuple(MOMENTS)
 """Known optimisers."""
@@ -53,4 +53,4 @@ class LocalTrainingConfig(Settings, section="local"):
 
     def _agree(self) -> None:
         if self.keep_state and not MOMENTS[self.optimizer]:
-            raise self.refusal("keep_state", f"{self.optimizer} has no state to keep")
+            raise self.refusal("keep_state", f"{self.optimizer} does not have a state to keep")

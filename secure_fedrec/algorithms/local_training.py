@@ -213,7 +213,7 @@ def one_thread() -> Iterator[None]:
 
 @contextmanager
 def seeded_torch(seed: int) -> Iterator[None]:
-    """Seed what layers draw from (dropout takes no generator), and put all back afterwards."""
+    """Seed the generators that layers draw from (dropout takes none); restore them afterwards."""
     before = torch.get_rng_state()
     torch.default_generator.manual_seed(seed)
     try:

@@ -125,7 +125,7 @@ class PMFConfig(Settings, section="algorithm"):
         if not self.rank and not self.biases:
             raise self.refusal("rank", "must be at least 1")
         if self.biases and self.temperature:
-            why = "Langevin noise belongs to gradient steps, theirs are none"
+            why = "Langevin noise belongs to gradient steps, which are not used here"
             raise self.refusal("temperature", f"must be 0 with biases: {why}")
 
     @classmethod
@@ -187,7 +187,7 @@ class PMF:
         return PMFStep(self.config, clients, public, vault, streams)
 
     def server_step(self, public: PublicState, aggregate: Aggregate) -> PublicState:
-        """Gradient step on the item vectors; items nobody rated stay."""
+        """Gradient step on the item vectors; items without ratings stay."""
         rated = aggregate.counts > 0
         table = public.table.copy()
         mean = aggregate.values[rated] / aggregate.counts[rated, None]

@@ -61,7 +61,9 @@ class UserModels:
             parts = (("training", training, True), ("validation", held_out, validation))
             for what, part, needed in parts:
                 if needed and not len(part.scores):
-                    raise ConfigError("data.clients", name, f"has no {what} record; leave it out")
+                    raise ConfigError(
+                        "data.clients", name, f"does not have a {what} record; leave it out"
+                    )
                 try:
                     gum.require_known(part.users, part.items)
                 except ValueError as error:

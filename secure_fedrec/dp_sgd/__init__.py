@@ -8,25 +8,25 @@ which is what makes embedding tables bearable.
 Two things differ from Opacus' own optimiser. Batches and noise come from AES-256-CTR keyed by the
 operating system instead of torch's Mersenne twister. And the noise is added on a lattice: the
 summed gradient is rounded to multiples of a step g, and integer noise from an exact table is added,
-so no floating-point pattern of the result tells what was under the noise. Rounding adds at most
+so no floating-point pattern of the result reveals the value under the noise. Rounding adds at most
 sqrt(d) g to the sensitivity; g is chosen so that the noise covers clip plus that, and the guarantee
 is the Gaussian mechanism's at the stated multiplier.
 
-Opacus sees the calls of layers and nothing else. What a layer's weight does outside its own call
-would enter the gradient unclipped; every step counts its uses in autograd's graph. Where a weight
-is used otherwise, or a layer has no formula, each example's gradient is formed by a backward pass
-of its own and clipped: slower, and right for any model.
+Opacus sees only the calls of layers. What a layer's weight does outside its own call would enter
+the gradient unclipped; every step counts its uses in autograd's graph. Where a weight is used
+otherwise, or a layer has no formula, each example's gradient is formed by a backward pass of its
+own and clipped: slower, and right for any model.
 
 Whether examples mix, and whether an example's gradient is the one whose norm is clipped, is tried
 on the first batch that is not empty (the former on the first of two examples or more): a statistic
 of the batch that bites only where an outlier is in it, such as a cap at the largest value, passes.
 
-Limits. The claim is about one example of one client (not about the client), against everybody who
-sees what the client sends after training. Norms and sums of gradients are computed by torch in
-floating point: a margin of 2^-10 of the clip is set aside for their error, which covers float32
-sums of about 100 examples in the worst case and far more in practice; nothing is proved about the
-kernels themselves, and convolutions on CUDA want ``torch.backends.cudnn.allow_tf32`` off. Time and
-memory of the training are not hidden, nor whether it was refused.
+Limits. The claim is about one example of one client (not about the client), against all who see
+what the client sends after training. Norms and sums of gradients are computed by torch in floating
+point: a margin of 2^-10 of the clip is set aside for their error, which covers float32 sums of
+about 100 examples in the worst case and far more in practice; nothing is proved about the kernels
+themselves, and convolutions on CUDA want ``torch.backends.cudnn.allow_tf32`` off. Time and memory
+of the training are not hidden, nor whether it was refused.
 """
 
 from secure_fedrec import needs_torch  # noqa: F401 - before what it brings

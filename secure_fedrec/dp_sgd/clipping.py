@@ -39,7 +39,7 @@ ExampleLosses: TypeAlias = Callable[[nn.Module, tuple[Tensor, ...]], Tensor]
 """Given the model and a batch of n examples, their n losses."""
 
 _FACTOR = 2.0**-3
-"""A factor such as clipping gives an example; what is not linear in it is found."""
+"""A factor such as clipping gives an example, by which nonlinear dependence is found."""
 
 
 class ClippedGradients:

@@ -1,4 +1,4 @@
-"""Clipped gradients by Opacus as long as it knows their norms, one by one from then on."""
+"""Clipped gradients by Opacus as long as it has formulas for their norms, else one by one."""
 
 import logging
 from typing import Self

@@ -1,4 +1,4 @@
-"""Which models can be clipped, and which of them by Opacus: told by name before training."""
+"""Which models can be clipped, and which of them by Opacus, decided before training."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -38,12 +38,12 @@ def refused(name: str, problem: str) -> ConfigError:
 
 
 def without_norms(name: str, problem: str) -> WithoutNormsError:
-    """What keeps Opacus from the norms of a layer or parameter of the model."""
+    """Why Opacus cannot compute the norms of a layer or parameter of the model."""
     return WithoutNormsError("dp_sgd.model", name, problem)
 
 
 def require_clippable(model: nn.Module) -> None:
-    """Refuse layers by which examples have no gradients of their own, or data leave without noise.
+    """Refuse layers that mix the gradients of examples, or let data leave without noise.
 
     Args:
         model: in training mode.
@@ -62,7 +62,7 @@ def require_clippable(model: nn.Module) -> None:
 
 
 def require_norms(model: nn.Module) -> None:
-    """Tell layers for whose gradients' norms Opacus has no formula.
+    """Refuse layers for whose gradients' norms Opacus does not have a formula.
 
     Args:
         model: has passed ``require_clippable``; in training mode, in which Opacus judges it.
@@ -179,8 +179,8 @@ def _too_coarse(key: str, named: str, advice: str) -> ConfigError:
 def require_no_own_backward(nodes: Iterable[Any]) -> None:
     """Tell functions with a backward pass written by hand, except Opacus' own hooks.
 
-    What they do to a gradient may depend on its size, so that no batch that was tried tells of the
-    next.
+    Their effect on a gradient may depend on its size, so that no batch that was tried shows that of
+    the next.
 
     Args:
         nodes: nodes of the autograd graph behind the losses.
@@ -211,7 +211,7 @@ class TensorHooksTold(TorchFunctionMode):
         """Call ``func``, unless it registers a hook.
 
         Raises:
-            WithoutNormsError: it does.
+            WithoutNormsError: a gradient is altered.
         """
         if func is Tensor.register_hook and not isinstance(args[0], nn.Parameter):
             raise WithoutNormsError(

@@ -20,8 +20,8 @@ from secure_fedrec.models.graph import graph_nodes
 class SingleGradients:
     """Sums of clipped gradients of one model, each formed by a backward pass of its own.
 
-    What an example adds is what autograd says of its loss alone, whatever the model does: weights
-    that are tied or used twice, recurrent layers, attention. It is clipped as it is.
+    An example adds the autograd gradient of its own loss, whatever the model does: weights that are
+    tied or used twice, recurrent layers, attention. It is clipped as it is.
 
     Args:
         model: has passed ``require_clippable``.

@@ -31,7 +31,7 @@ _DRAWN = 1024
 
 
 class Learned(NamedTuple):
-    """What some rows of a batch give.
+    """Losses and gradients of some rows of a batch.
 
     Attributes:
         losses: float[rows].
@@ -48,7 +48,7 @@ def losses_of(found: Tensor, count: int) -> Tensor:
     """Losses, one per example.
 
     Raises:
-        ConfigError: they are others.
+        ConfigError: the loss does not return one value per example.
     """
     if found.shape != (count,):
         problem = f"{count} losses were due, one per example"
@@ -68,7 +68,8 @@ def require_separate(name: str, batch: Batch, learn: Callable[[Batch, Tensor], L
     Args:
         name: name of the model.
         batch: batch of two examples or more.
-        learn: what the chosen rows (bool[n]) of a batch give, with the same random numbers always.
+        learn: losses and gradients of the chosen rows (bool[n]) of a batch, always with the same
+            random numbers.
 
     Raises:
         ConfigError: they are not.

@@ -1,4 +1,4 @@
-"""The training loop: batches, clipped sums, noise, steps, and what they release."""
+"""The training loop: batches, clipped sums, noise, steps, and the released events."""
 
 import math
 
@@ -70,7 +70,8 @@ def train_privately(
         config: settings.
 
     Returns:
-        What the trained parameters release, to be priced by ``secure_fedrec.accounting``.
+        The events that the trained parameters release, to be priced by
+        ``secure_fedrec.accounting``.
 
     Raises:
         ConfigError: the data are empty or of unequal lengths, the model is not as above, the

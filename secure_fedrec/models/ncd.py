@@ -7,7 +7,7 @@ e its discrimination,
     x = a_v * (sigmoid(h_s) - sigmoid(h_d)) * e        y = MLP(x)
 
 The layers of the MLP have no negative weight, so an answer never becomes less likely with more
-proficiency: that is what lets proficiency be read as such.
+proficiency: therefore its value can be read as proficiency.
 """
 
 from itertools import pairwise

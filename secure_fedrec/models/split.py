@@ -62,13 +62,13 @@ class ParameterSplit:
 
         Args:
             model: any module whose whole state is in its parameters.
-            private: patterns as in file names, e.g. ``("user_embedding.*",)``; what matches one
-                is private. None federates every parameter: plain Federated Averaging.
+            private: patterns as in file names, e.g. ``("user_embedding.*",)``; matching parameters
+                are private. None federates every parameter: plain Federated Averaging.
 
         Raises:
-            ConfigError: there is no pattern, one matches nothing, nothing is left to federate, or
-                the model has state that cannot be parted: a tensor that is federated under one
-                name and private under another, buffers, or values a float64 cannot hold.
+            ConfigError: there are no patterns, one matches nothing, no parameter is left to
+                federate, or the model has state that cannot be parted: a tensor that is federated
+                under one name and private under another, buffers, or values a float64 cannot hold.
         """
         if private is None:
             return cls._part(model, set())
@@ -81,7 +81,10 @@ class ParameterSplit:
         kept = {name for name in names if any(fnmatchcase(name, each) for each in private)}
         if len(kept) == len(names):
             raise ConfigError(
-                "model.private", tuple(private), "matches every parameter: none is federated", names
+                "model.private",
+                tuple(private),
+                "matches every parameter, so none is federated",
+                names,
             )
         return cls._part(model, kept)
 

@@ -1,1 +1,1 @@
-"""What a deployment of masked sums costs: operations, their price on this machine, and bytes."""
+"""The cost of a deployment of masked sums: operations, their time on this machine, and bytes."""

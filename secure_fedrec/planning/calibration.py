@@ -1,4 +1,4 @@
-"""What the operations of a masked sum cost on this machine, measured in a fraction of a second.
+"""Times of the operations of a masked sum on this machine, measured in a fraction of a second.
 
 Times are CPU seconds of one thread: the fastest of several short batches, since on a shared machine
 everything that disturbs a measurement makes it longer.

@@ -28,7 +28,7 @@ class Figure:
     """One line of a plan.
 
     Args:
-        name: what is stated.
+        name: the stated quantity.
         value: how much.
         unit: of what.
         source: the bound, count or measurement it comes from.
@@ -47,10 +47,10 @@ class Plan:
     Args:
         roster: clients of the deployment.
         beacon: whether the round needs public randomness that the server does not choose.
-        parameters: what ``find_parameters`` found.
+        parameters: result of ``find_parameters``.
         config: the configuration of the round.
-        messages: what each client sends and receives.
-        calibration: what the times are made of.
+        messages: messages that each client sends and receives.
+        calibration: times of single operations.
         figures: everything above as lines; privacy loss at the end, if an accountant was given.
     """
 
@@ -130,7 +130,7 @@ def plan(
 
     Raises:
         ConfigError: no parameters meet the bounds, the cohort is larger than the roster, or an
-            active server would draw the cohort or the graph because there is no beacon.
+            active server would draw the cohort or the graph for lack of a beacon.
     """
     _require_feasible(clients, cohort, adversary, beacon)
     parameters = find_parameters(

@@ -29,7 +29,7 @@ _Answer = TypeVar("_Answer")
 
 
 def client_seconds(config: MaskingConfig, calibration: Calibration) -> float:
-    """CPU seconds of a client in a round in which everybody answers."""
+    """CPU seconds of a client in a round in which all clients answer."""
     cost, k = calibration, config.neighbours
     seconds = (
         2 * cost.keygen  # mask and channel

@@ -1,8 +1,8 @@
-"""What a private value may change on the wire: traces to compare with ``==``.
+"""Traces of the wire, to test what a private value may change on it: compare them with ``==``.
 
-Two runs that differ in one private value and leave equal traces show nothing of it to anybody, not
-even to an observer of every line. Traces hold what is delivered: end points as the receiver sees
-them, sizes, tags, row numbers, words and counts.
+If two runs that differ in one private value leave equal traces, no party learns the value, not even
+an observer of every line. Traces hold what is delivered: end points as the receiver sees them,
+sizes, tags, row numbers, words and counts.
 """
 
 from collections import defaultdict
@@ -26,7 +26,7 @@ Message = tuple[str, int, int, str]
 
 
 class WireTap:
-    """Put among the faults of a ``Wire``, notes every delivered message and alters none.
+    """A fault of a ``Wire`` that records every delivered message and does not alter any.
 
     The order in which a simulation hands messages over is not part of a trace: it depends on the
     batch size, and parties that send at the same time have none.

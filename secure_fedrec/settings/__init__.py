@@ -1,4 +1,4 @@
-"""Settings: dataclasses whose fields say what they may hold, checked once, when one is made.
+"""Settings: dataclasses whose fields state their allowed values, checked once at construction.
 
     class SamplerConfig(Settings, section="sampler"):
         rounds: Count = 10
@@ -12,7 +12,7 @@ of several of these; ``Annotated`` adds rules. Types are strict: a bool is not a
 string is not an integer. Only an integer stands for a float, and a list for a tuple, as in a file
 of settings; numbers are finite.
 
-Nothing here knows files: who reads one renames the section to the table's key
+This package does not read files: the reader of a file renames the section to the table's key
 (``ConfigError.renamed``).
 """
 

@@ -17,7 +17,7 @@ class Settings:
 
     Args:
         section: of every subclass, path of the table that its keys belong to; "" for none. A
-            subclass that names none has its parent's.
+            subclass without one has its parent's.
         kw_only: False: fields may be given by position.
         eq: False: instances are equal only to themselves, as those with arrays must be.
 
@@ -44,7 +44,7 @@ class Settings:
         dataclass(frozen=True, kw_only=kw_only, eq=eq)(cls)
 
     def __post_init__(self) -> None:
-        """Check every field, then what they are together.
+        """Check every field, then their combination.
 
         Raises:
             ConfigError: a field breaks its rules, or they do not agree.

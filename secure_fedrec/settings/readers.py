@@ -1,4 +1,4 @@
-"""From the annotation of a field to what checks its values: types are strict, see the package."""
+"""Makes checks of values from the annotation of a field: types are strict, see the package."""
 
 import math
 import types
@@ -9,14 +9,14 @@ from typing import Annotated, Any, ClassVar, Literal, TypeAlias, Union, get_args
 from secure_fedrec.settings.rules import OneOf, Refused, Within
 
 Reader: TypeAlias = Callable[[Any], Any]
-"""From what was given to what is kept; raises ``Refused``."""
+"""Converts a given value to the kept one; raises ``Refused``."""
 
 
 def reader(kind: Any) -> Reader:
-    """What checks a value of an annotation, and makes of it what is kept.
+    """The function that checks a value by an annotation and converts it to the kept one.
 
     Raises:
-        TypeError: it is a string, or says nothing that can be checked.
+        TypeError: it is a string, or does not state anything that can be checked.
     """
     kind = _written_out(kind)
     origin, parts = get_origin(kind), get_args(kind)
@@ -32,7 +32,7 @@ def reader(kind: Any) -> Reader:
     holder = origin or kind
     known = getattr(holder, "__module__", "") in _HOLDERS and issubclass(holder, Iterable)
     if known and hasattr(holder, "__class_getitem__"):
-        raise TypeError(f"what a {holder.__name__} holds cannot be checked")
+        raise TypeError(f"the values in a {holder.__name__} cannot be checked")
     return _instance(holder)
 
 
@@ -68,7 +68,7 @@ def _ruled(read: Reader, rules: Sequence[Any]) -> Reader:
     if not all(hasattr(rule, "check") and not isinstance(rule, type) for rule in rules):
         raise TypeError(f"{rules} are not rules")
     if read not in (_int, _float) and any(isinstance(rule, Within) for rule in rules):
-        raise TypeError("an interval is a rule of numbers; where there may be none, put it inside")
+        raise TypeError("an interval is a rule for numbers; where None is allowed, put it inside")
 
     def ruled(value: Any) -> Any:
         kept = read(value)
@@ -175,7 +175,7 @@ def _float(value: Any) -> float:
 
 
 _HOLDERS = frozenset({"builtins", "collections", "collections.abc"})
-"""Whose classes hold others; those that can be looked into are in ``_NESTED``."""
+"""Types that hold other values; those whose values can be checked are in ``_NESTED``."""
 
 _PLAIN: dict[Any, Reader] = {
     bool: _instance(bool, "boolean"),

@@ -32,7 +32,7 @@ class Within:
     """Numbers of an interval.
 
     Args:
-        least, most: closed ends; None where there is none.
+        least, most: closed ends; None without one.
         above, below: open ends, likewise.
         why: put behind the refusal.
     """
@@ -99,7 +99,7 @@ class OneOf:
         return tuple(self.known)
 
     def check(self, value: Any) -> None:
-        """Refuse a value that is not one of them."""
+        """Refuse any other value."""
         if value not in self.choices:
             raise Refused(value, self.problem, self.choices)
 
@@ -111,7 +111,7 @@ class Matching:
     Args:
         pattern: regular expression of the whole text.
         problem: what is wrong with any other, as a clause.
-        choices: what it allows, in words.
+        choices: the allowed values, in words.
     """
 
     pattern: str
@@ -126,7 +126,7 @@ class Matching:
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """What a number counts or is measured in, for its readers.
+    """The unit of a number, for its readers.
 
     Args:
         name: as behind the number, "rounds".
@@ -135,7 +135,7 @@ class Unit:
     name: str
 
     def check(self, value: Any) -> None:
-        """Refuse nothing: a unit is not a rule."""
+        """Accept every value: a unit is not a rule."""
 
 
 @dataclass(frozen=True, slots=True)

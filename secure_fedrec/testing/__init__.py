@@ -1,4 +1,4 @@
-"""Contracts as tests: what an algorithm, a layer or a half of a protocol must keep to fit in here.
+"""Contracts as tests: what an algorithm, a layer or a half of a protocol must satisfy.
 
 Inherit a contract, say what to test, and pytest finds its tests::
 

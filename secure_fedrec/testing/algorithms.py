@@ -1,4 +1,4 @@
-"""What an engine takes for granted of an algorithm, whatever the protection."""
+"""What an engine assumes of an algorithm, under any protection."""
 
 from collections.abc import Iterable, Mapping
 from copy import deepcopy
@@ -22,7 +22,7 @@ from secure_fedrec.vault import Vault
 from secure_fedrec.wire import Meter, Wire
 
 _Parts = dict[tuple[str, int], bytes]
-"""Everything that is of one client, by what it is and whose."""
+"""Everything that belongs to one client, by kind and client."""
 
 
 def require_traits(algorithm: Algorithm) -> None:
@@ -45,7 +45,7 @@ class AlgorithmContract:
     Every test starts from new objects and round 1.
 
     Raises:
-        AssertionError: by each test, what is not kept and where.
+        AssertionError: by each test; says which part of the contract is violated and where.
     """
 
     seed: ClassVar[int] = 11
@@ -56,7 +56,7 @@ class AlgorithmContract:
         raise NotImplementedError("AlgorithmContract: say which `algorithm()` is tested")
 
     def problem(self) -> Problem:
-        """What it learns from, new: three clients at least, each with examples."""
+        """A new problem to learn from: at least three clients, each with examples."""
         raise NotImplementedError("AlgorithmContract: say which `problem()` it learns")
 
     def bags(self) -> Mapping[str, BagShape]:
@@ -64,7 +64,7 @@ class AlgorithmContract:
         return {}
 
     def test_traits_are_stated(self) -> None:
-        """What is not stated proves nothing to an attack, and so is never found harmless."""
+        """An attack cannot use an unstated trait, and so it would never be judged harmless."""
         require_traits(self.algorithm())
 
     def test_a_client_alone_is_the_client_among_all(self) -> None:
@@ -84,7 +84,7 @@ class AlgorithmContract:
                 _require_same(ours, theirs, when)
 
     def test_a_step_leaves_public_state_and_vault_alone(self) -> None:
-        """Only ``commit`` writes, and only what is of its own clients."""
+        """Only ``commit`` writes, and only state of its own clients."""
         algorithm, vault, public = self._started(self.problem().vault)
         before, given = _state(vault), deepcopy(public)
         some = vault.clients[::2]
@@ -98,7 +98,7 @@ class AlgorithmContract:
         require(_is_same(public, given), "a client's step changes the public state")
 
     def test_uploads_are_as_foretold(self) -> None:
-        """Blocks have the names, rows and widths that were asked for; so many rows were said."""
+        """Blocks have the names, rows and widths that the algorithm stated."""
         problem, algorithm = self.problem(), self.algorithm()
         shapes = {shape.name: shape for shape in blocks_of(algorithm, problem)}
         algorithm.initialise(problem.vault, self._streams)
@@ -115,7 +115,7 @@ class AlgorithmContract:
         require(bool(np.all(rows <= foretold)), f"sends {rows} rows, {foretold} were foretold")
 
     def test_rows_are_as_the_traits_say(self) -> None:
-        """Where rows are said to be of rated items, or of these among others, they are."""
+        """Rows that the traits state to be of rated items, or to include them, are so."""
         problem = self.problem()
         stated = self.algorithm().public_knowledge()["traits"]
         if stated["rows"] != "items" or stated["row_sets"] == "others":
@@ -143,7 +143,7 @@ class AlgorithmContract:
         require(after.round == 1, f"the server's step leads from round 0 to round {after.round}")
 
     def test_arrays_of_a_public_state_keep_their_shapes(self) -> None:
-        """Or the algorithm says which vary: clients elsewhere refuse a state of other arrays."""
+        """Arrays keep their shapes, unless the algorithm names the varying ones: hosts refuse others."""
         algorithm, problem = self.algorithm(), self.problem()
         _, after = self._summed([problem.vault.clients])
         try:
@@ -153,13 +153,15 @@ class AlgorithmContract:
             require(False, str(other))
 
     def test_the_servers_step_keeps_nothing_to_itself(self) -> None:
-        """From a new object as from one used before: a run goes on from its public state alone."""
+        """A new object gives the same as a used one: a run continues from its public state only."""
         aggregate, second = self._summed([self.problem().vault.clients])
         used, _, first = self._started(self.problem().vault)
         new, _, _ = self._started(self.problem().vault)
         used.server_step(first, aggregate)
         same = _is_same(used.server_step(second, aggregate), new.server_step(second, aggregate))
-        require(same, "the server's second step depends on what the object kept of the first")
+        require(
+            same, "the server's second step depends on state that the object kept from the first"
+        )
 
     @property
     def _streams(self) -> Streams:

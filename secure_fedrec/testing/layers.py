@@ -42,13 +42,16 @@ _STRIKES = ((1, "the first"), (2, "the last client's"), (2, "all"))
 
 
 def require_layer(layer: Any) -> None:
-    """What a layer over rows says of itself: its name, a stack that it is in, and what that claims.
+    """Check the record of a layer over rows: its name, a stack with it, and that stack's claim.
 
     Raises:
-        AssertionError: what is missing, or does not fit the layers that there are.
+        AssertionError: names what is missing or does not fit the known layers.
     """
     require(isinstance(layer, Layer), "is not a Layer")
-    require(bool(re.fullmatch(r"[\w.-]+", layer.name)), "has no name of letters, digits and '-'")
+    require(
+        bool(re.fullmatch(r"[\w.-]+", layer.name)),
+        "does not have a name of letters, digits and '-'",
+    )
     require(issubclass(layer.settings, Settings), "its settings are not Settings")
     try:
         stacks = stacks_with(layer)
@@ -71,7 +74,7 @@ class LayerContract:
     ``attacks.planted.worlds.play`` is the game for that.
 
     Raises:
-        AssertionError: by each test, what is not kept.
+        AssertionError: by each test; says which part of the contract is violated.
     """
 
     layer: ClassVar[Layer] = unsaid()
@@ -85,7 +88,7 @@ class LayerContract:
         """Names of the layers in the smallest stack that it is in.
 
         Raises:
-            AssertionError: it is in none.
+            AssertionError: the layer is not in any stack.
         """
         those = [names for names in self._stacks if self.layer.name in names]
         require(bool(those), f"{self.layer.name} is in no stack: is its record in the table?")
@@ -96,11 +99,11 @@ class LayerContract:
         return {name: self._records[name].settings() for name in self.names}
 
     def ratings(self) -> RatingTable:
-        """What is learned from: as many clients and items as the settings need."""
+        """Ratings to learn from: as many clients and items as the settings need."""
         return generate(SyntheticConfig(clients=12, items=20, mean_ratings=6.0, seed=self.seed))
 
     def scope(self) -> Scope:
-        """What the layer leaves out by its own rules, see ``compare_runs``."""
+        """Rows that the layer leaves out by its own rules, see ``compare_runs``."""
         return Scope(drops_reports=self._claim.drops_reports)
 
     def setup_method(self) -> None:
@@ -121,7 +124,7 @@ class LayerContract:
             require(bool(getattr(self._claim, text)), f"says nothing of what it {text}")
 
     def test_settings_are_checked_where_they_are_made(self) -> None:
-        """A setting that does not exist, and one of no known type, are refused by key."""
+        """An unknown setting, and a setting of an unknown type, are refused by key."""
         require(issubclass(self.layer.settings, Settings), "its settings are not Settings")
         for name in inspect.signature(self.layer.settings).parameters:
             try:
@@ -144,7 +147,7 @@ class LayerContract:
         require(not lies, f"describe() does not say what {sorted(lies)} are")
 
     def test_it_is_lossless_where_it_says_so(self) -> None:
-        """Bit for bit, or it does not say so; and what it did to rows is what its traits say.
+        """Bit for bit, if it claims so; and its effect on rows is the one that its traits state.
 
         In its smallest stack, and in the smallest that claims to be lossless: sums with virtual
         rows in them do not show what else a cloak did.
@@ -171,10 +174,10 @@ class LayerContract:
         lies = traits.get("reports") == "some" and not drops
         require(not lies, "states that some reports are left out, and all are sent")
         lies = self._stacks[names].drops_reports and not drops
-        require(not lies, "claims to be relative to what it reports, and drops none")
+        require(not lies, "claims to be relative to what it reports, but does not drop any rows")
 
     def test_no_message_goes_amiss_in_silence(self) -> None:
-        """Lost, repeated, late: the round is refused, or what was sent is summed all the same.
+        """With lost, repeated or late messages the round is refused, or all uploads are summed.
 
         Of the first round the first message; of the second the last client's, and all.
         """

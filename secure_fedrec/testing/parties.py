@@ -17,10 +17,10 @@ class NextRound(Protocol):
     """Runs the next round of one federation, all halves in this process."""
 
     def __call__(self, *, carrier: Carrier) -> tuple[Collection[int], Any]:
-        """Whose inputs are in the result, and the result.
+        """The clients whose inputs are in the result, and the result.
 
         Args:
-            carrier: what stands between the halves (``session.run_in_memory``).
+            carrier: carries messages between the halves (``session.run_in_memory``).
 
         Raises:
             ProtocolError: the round was aborted; the next one must be possible all the same.
@@ -31,10 +31,10 @@ class PartyContract:
     """The halves of a protocol under every fault of their lines; inherit it and say which.
 
     Rounds count from 1, aborted ones too. Clients' inputs must differ from round to round and from
-    client to client, or nothing could tell whose are in a result.
+    client to client; otherwise a result would not show whose inputs are in it.
 
     Raises:
-        AssertionError: by each test, what is not kept.
+        AssertionError: by each test; says which part of the contract is violated.
     """
 
     alterations: ClassVar[int] = 8
@@ -45,12 +45,12 @@ class PartyContract:
         raise NotImplementedError("PartyContract: say which `federation()` is tested")
 
     def exact(self, clients: Collection[int], round_: int) -> Any:
-        """What the result of a round has to be if the inputs of these clients are in it."""
-        raise NotImplementedError("PartyContract: say what is `exact(clients, round_)`")
+        """The exact result of a round with the inputs of these clients."""
+        raise NotImplementedError("PartyContract: define `exact(clients, round_)`")
 
     def everybody(self) -> Collection[int]:
         """The clients of a round."""
-        raise NotImplementedError("PartyContract: say who is `everybody()`")
+        raise NotImplementedError("PartyContract: define `everybody()`")
 
     def test_results_tell_whose_inputs_are_in_them(self) -> None:
         """And of which round, without which the other tests prove little."""
@@ -61,7 +61,7 @@ class PartyContract:
         require(len(distinct) == len(dues), "inputs are the same in two rounds, or of two clients")
 
     def test_a_round_ends_in_the_exact_result(self) -> None:
-        """Of everybody, and again in the next round."""
+        """With all clients, and again in the next round."""
         rounds = _Rounds(self)
         for _ in range(2):
             rounds.clean("a clean line")
@@ -107,7 +107,7 @@ def _has_data(parcel: Parcel) -> bool:
 
 
 _Fault = Callable[[Parcel, Sequence[Sequence[Parcel]]], list[bytes]]
-"""What arrives for a message, given what was sent in the last rounds, this one last."""
+"""The messages that arrive for one, given those sent in the last rounds, this one last."""
 
 
 def _altered(draw: int, *places: float) -> _Fault:

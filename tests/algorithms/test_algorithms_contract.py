@@ -235,7 +235,7 @@ def test_a_round_has_a_sum_of_weights(rows: int, fits: bool) -> None:
         ("endless", "test_uploads_are_as_foretold", "not finite"),
         ("swinging", "test_what_several_processes_send_is_one_sum", "is not a function"),
         ("noting", "test_what_several_processes_send_is_one_sum", "is not a function"),
-        ("rolling", "test_the_servers_step_keeps_nothing_to_itself", "kept of the first"),
+        ("rolling", "test_the_servers_step_keeps_nothing_to_itself", "kept from the first"),
         ("hasty", "test_a_step_leaves_public_state_and_vault_alone", "before commit"),
         ("meddling", "test_a_step_leaves_public_state_and_vault_alone", "public state"),
         ("wide", "test_uploads_are_as_foretold", "4 wide"),

@@ -329,7 +329,7 @@ def test_one_user_and_an_item_that_nobody_has_are_no_trouble_with_a_shrinkage() 
 @pytest.mark.parametrize("solved_at", ["client", "server"])
 def test_without_shrinkage_a_singular_sum_is_refused(solved_at: str) -> None:
     rows = np.array([[1.0, 0.0, 0.0], [1.0, 1.0, 0.0], [0.0, 1.0, 0.0]])
-    with pytest.raises(ConfigError, match=r"algorithm\.shrinkage.*singular.*nobody has an item"):
+    with pytest.raises(ConfigError, match=r"algorithm\.shrinkage.*singular.*an item has no users"):
         made = trained(rows, EASEConfig(shrinkage=0.0, solved_at=solved_at))
         scores(made, rows)
     regular = np.array([[1.0, 0.0], [1.0, 1.0], [0.0, 1.0]])

@@ -387,7 +387,7 @@ class Strange(ExchangedFedDMF):
 @pytest.mark.parametrize(
     ("kind", "says"),
     [
-        (Wide, r"algorithm\.model\.width = 8: .* what organisation 1 gives"),
+        (Wide, r"algorithm\.model\.width = 8: .* vectors of organisation 1"),
         (Strange, r"items from organisation 1, not those it has with 0"),
     ],
 )

@@ -250,7 +250,7 @@ def test_client_without_validation_record_can_train_but_not_choose() -> None:
         shares=SplitShares(test=0.1, validation=0.0),
     )
     started(algorithm(data), data).run_round()
-    with pytest.raises(ConfigError, match="'organisation 0': has no validation record"):
+    with pytest.raises(ConfigError, match="'organisation 0': does not have a validation record"):
         started(algorithm(data, training=replace(TRAINING, keep="best")), data)
 
 
@@ -261,7 +261,7 @@ def test_client_without_training_record(data: Organisations) -> None:
     counts = [len(each["users"]) for each in columns]
     joined["held_out"][: counts[0]] = True
     emptied = type(vault).of_examples(np.cumsum([0, *counts]), joined)
-    with pytest.raises(ConfigError, match="'organisation 0': has no training record"):
+    with pytest.raises(ConfigError, match="'organisation 0': does not have a training record"):
         algorithm(data).initialise(emptied, Streams.from_seed(1))
 
 

@@ -499,7 +499,7 @@ def test_a_client_without_a_training_item_is_refused() -> None:
     empty = Vault(
         indptr=np.array([0, 2, 2]), items=np.array([0, 1], dtype=np.int32), ratings=np.ones(2)
     )
-    with pytest.raises(DataError, match="client 1 has no training item"):
+    with pytest.raises(DataError, match="client 1 lacks a training item"):
         ItemTables(METHODS["fedmf"]()).initialise(empty, Streams.from_seed(0))
     lonely = TABLE_OF.subset(np.arange(len(TABLE_OF)) < TABLE_OF.indptr()[-2] + 1)
     with pytest.raises(DataError, match=f"client {N - 1} has 1 interaction"):

@@ -165,7 +165,7 @@ def test_batches_change_no_bit(name: str) -> None:
 def test_hidden_sums_and_mixes_are_refused_with_the_reason(name: str) -> None:
     with pytest.raises(ConfigError, match=r"masking.*compares single clients' item tables"):
         engine_of(name, masked=True)
-    with pytest.raises(ConfigError, match="hides single uploads, or their senders they are"):
+    with pytest.raises(ConfigError, match="hides single uploads, or their senders, from"):
         engine_of(name, mixed=True)
 
 

@@ -238,7 +238,7 @@ def test_equal_generators_give_equal_bits_and_others_another_order() -> None:
 @pytest.mark.parametrize(
     ("learnt", "validation", "problem"),
     [
-        (records(0, 1), records(3, 2), "no record to learn from"),
+        (records(0, 1), records(3, 2), "records to learn from"),
         (records(3, 1), records(0, 2), "needs a validation record"),
         (records(3, 1)._replace(users=np.array([0, 1, USERS])), records(3, 2), "user number"),
         (records(3, 1), records(3, 2)._replace(items=np.array([0, 1, -1])), "item number"),

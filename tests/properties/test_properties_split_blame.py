@@ -95,8 +95,8 @@ def test_a_plain_run_that_is_another_one_each_time_is_no_violation(name: str) ->
     assert not outcome.holds
     assert outcome.gap is not None
     assert said in outcome.gap
-    assert outcome.gap.endswith("nothing can be compared")
-    with pytest.raises(SplitPersonalizationError, match=r"^nothing could be compared: "):
+    assert outcome.gap.endswith("the runs cannot be compared")
+    with pytest.raises(SplitPersonalizationError, match=r"^the runs could not be compared: "):
         assert_split_equals_unsplit(
             case(kind)(Shape()).model,
             found.loss,

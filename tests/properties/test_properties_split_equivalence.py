@@ -281,8 +281,8 @@ def test_the_sign_of_a_zero_is_no_difference() -> None:
 @pytest.mark.parametrize(
     ("changes", "problem"),
     [
-        ({"cohorts": []}, "nobody takes part"),
-        ({"cohorts": [(), ()]}, "nobody takes part"),
+        ({"cohorts": []}, "no user takes part"),
+        ({"cohorts": [(), ()]}, "no user takes part"),
         ({"cohorts": [(3,)]}, "must name users below 3 once each"),
         ({"cohorts": [(-1,)]}, "must name users below 3 once each"),
         ({"cohorts": [(0, 0)]}, "must name users below 3 once each"),
@@ -302,7 +302,7 @@ def test_a_user_without_examples_never_takes_part() -> None:
     outcome = compare(found, data=found.data((3, 0, 2), seed=3), cohorts=[(0, 1), (1,), (1, 2)])
     assert outcome.holds
     assert outcome.trainings == 2
-    with pytest.raises(ConfigError, match="nobody takes part"):
+    with pytest.raises(ConfigError, match="no user takes part"):
         compare(found, data=found.data((3, 0, 2), seed=3), cohorts=[(1,)])
 
 
@@ -312,7 +312,7 @@ def test_training_that_diverges_compares_nothing() -> None:
     outcome = compare(found, training=wild)
     assert not outcome.holds
     assert not outcome.refuted
-    assert "is not finite: nothing can be compared" in (outcome.gap or "")
+    assert "is not finite: the runs cannot be compared" in (outcome.gap or "")
 
 
 def test_the_model_is_left_as_it_was() -> None:

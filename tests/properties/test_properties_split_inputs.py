@@ -80,7 +80,7 @@ def test_users_that_cannot_be_counted_are_refused(what: str, private: str, probl
 
 
 def test_a_model_without_federated_parameters_is_refused() -> None:
-    with pytest.raises(ConfigError, match="names every parameter; none is federated"):
+    with pytest.raises(ConfigError, match="names every parameter, so none is federated"):
         check(nn.Embedding(3, 2), private=("weight",))
 
 

@@ -2,8 +2,8 @@
 
 A client draws one of its items and 99 that it does not have, ranks them by its other items under
 every candidate, and notes under which its own is among the first ten. What it sends is that row of
-0 and 1; who has the most clients is taken. Nothing is chosen by data that no price counts: the row
-is one more contribution to a sum, under the same layers.
+0 and 1; the candidate with the most clients is taken. All data used for the choice is priced: the
+row is one more contribution to a sum, under the same layers.
 """
 
 from typing import Final
@@ -22,7 +22,7 @@ _FIRST: Final = 10
 
 
 def kept_out(clients: IntArray, owned: Ragged, streams: Streams) -> IntArray:
-    """The item that each client keeps out of the sum: int64[B], -1 of whom has fewer than two.
+    """The item that each client keeps out of the sum: int64[B], -1 for fewer than two items.
 
     Args:
         clients: int64[B].
@@ -48,7 +48,7 @@ def without(owned: Ragged, items: IntArray) -> Ragged:
 
 
 class Contest:
-    """Who finds the items that clients kept out.
+    """Counts, for each candidate, the clients whose kept-out item it finds.
 
     Args:
         clients: int64[B].

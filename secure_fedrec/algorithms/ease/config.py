@@ -30,7 +30,7 @@ class EASEConfig(Settings, section="algorithm"):
         solution: "inverse" is the closed form of EASE. "eigenvectors" projects on the leading
             eigenvectors of the sum, which bears noise.
         rank: most eigenvectors. Of a sum with noise those that stand out of it are taken.
-        solved_at: "client" sends everybody the sum, "server" what it comes to, after one round.
+        solved_at: "client" sends all clients the sum, "server" sends the solution, after one round.
         largest_norm: the Frobenius norm that a client's x x^T is scaled down to if it is larger,
             for noise; without it counts are sent.
         pair_floor: pairs of items, an item with itself among them, that fewer clients have are set
@@ -58,7 +58,9 @@ class EASEConfig(Settings, section="algorithm"):
         if self.candidates:
             self._require_choice()
         if self.solved_at == "server" and self.rounds > 1:
-            problem = "the server of several rounds would have to keep a sum that nobody else sees"
+            problem = (
+                "over several rounds the server would have to keep a sum that clients do not see"
+            )
             raise self.refusal("solved_at", problem, ("client",))
         if self.sketch and self.solved_at == "server":
             raise self.refusal("solved_at", "a sketch is solved at the client", ("client",))
@@ -73,14 +75,16 @@ class EASEConfig(Settings, section="algorithm"):
             problem = "a floor is on counts of pairs: without algorithm.sketch and largest_norm"
             raise self.refusal("pair_floor", problem, (0,))
         if self.rounds - bool(self.candidates) > 1:
-            problem = "what is left out of the sum of one round is missing from the next"
+            problem = "pairs left out of the sum of one round are missing from the next"
             raise self.refusal("pair_floor", problem, (0,))
 
     def _require_choice(self) -> None:
         if self.solution != "inverse":
             raise self.refusal("candidates", "eigenvectors take no shrinkage", ((),))
         if len(set(self.candidates)) < 2:
-            raise self.refusal("candidates", "a choice has at least two different ones, or none")
+            raise self.refusal(
+                "candidates", "must hold at least two different candidates, or be empty"
+            )
         if self.rounds < 2:
             raise self.refusal("rounds", "with algorithm.candidates at least 2: one chooses")
 

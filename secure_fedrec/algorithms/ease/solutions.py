@@ -1,4 +1,4 @@
-"""From the summed matrix to what scores are made of.
+"""Computes the factors of scores from the summed matrix.
 
 ``Dense`` is EASE's closed form (Steck 2019, eq. 8): with P = (G + lambda I)^-1,
 
@@ -116,7 +116,7 @@ def inverse_weights(gram: FloatArray, share: float, clients: int) -> FloatArray:
         raise ConfigError(
             "algorithm.shrinkage",
             share,
-            "the sum is singular, as where nobody has an item, two items have the same people, "
+            "the sum is singular, as where an item has no users, two items have the same users, "
             "pairs are left out (algorithm.pair_floor), or noise is added (algorithm.solution = "
             f'"eigenvectors"); raise it above {share:g}',
         )
@@ -163,8 +163,8 @@ def projection(gram: FloatArray, noise: float, rank: int) -> FloatArray:
 
     Args:
         gram: the sum, float64[m, m], symmetric.
-        noise: standard deviation of what is added to its values; sqrt(1 / 2) of it off the
-            diagonal. 0 for none.
+        noise: standard deviation of the noise on its values; sqrt(1 / 2) of it off the diagonal. 0
+            without noise.
         rank: most columns.
     """
     size = len(gram)

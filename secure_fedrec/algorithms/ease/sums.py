@@ -70,7 +70,7 @@ class Triangle:
         return found
 
     def total(self, indptr: IntArray, items: IndexArray) -> FloatArray:
-        """The sum of what clients send, one after the other: float64[values]."""
+        """The sum of the clients' values, one after the other: float64[values]."""
         found = np.zeros((1, self.values))
         self._add(indptr, items, found)
         return found.reshape(-1)
@@ -93,7 +93,7 @@ class Triangle:
 
 @dataclass(frozen=True, slots=True)
 class Sketch:
-    """Products (x x^T) S with m x k random signs S, which everybody knows.
+    """Products (x x^T) S with m x k public random signs S.
 
     Args:
         n_items: m.

@@ -1,9 +1,9 @@
 """EASE over a federation; see the package.
 
 A client u with the row x_u of 0 and 1 uploads x_u x_u^T once, the first time it takes part, and
-zeros in any later round: sums of later rounds are added to those of earlier ones, so people who
-come later are taken in without anybody else's data. The public state is the sum, or what the
-server makes of it (``EASEConfig.solved_at``); scores are computed where the row is, at the client.
+zeros in any later round: sums of later rounds are added to those of earlier ones, so later users
+are included without data of others. The public state is the sum, or what the server makes of it
+(``EASEConfig.solved_at``); scores are computed where the row is, at the client.
 """
 
 from collections.abc import Mapping
@@ -44,7 +44,7 @@ SUMS: Final = "co-occurrences"
 HITS: Final = "hits"
 """Block of the clients' choice."""
 WEIGHTS: Final = "weights"
-"""Public extra: what the server made of the sums."""
+"""Public extra: the server's solution of the sums."""
 NOISE: Final = "noise"
 """Public extra: the standard deviation of the noise in the sums."""
 
@@ -77,7 +77,7 @@ class EASE:
 
     @cached_property
     def sums(self) -> Triangle | Sketch:
-        """What is summed."""
+        """The layout of the sums."""
         if not self.config.sketch:
             return Triangle(self.n_items, self.config.largest_norm)
         return Sketch(self.n_items, self.config.sketch, self._drawn_signs)
@@ -88,7 +88,7 @@ class EASE:
         return FixedPoint(bits=max(8, cohort.bit_length() + 1), fraction_bits=0, clip=1.0)
 
     def blocks(self, n_rows: int) -> tuple[BlockShape, ...]:
-        """The sums, and with candidates who found what; whole numbers where they are.
+        """The sums and, with candidates, the clients' votes; whole numbers where values are.
 
         Raises:
             ConfigError: a table of another number of items.
@@ -134,7 +134,7 @@ class EASE:
         if len(odd):
             client, item, value = owners[odd[0]], rated.items[odd[0]], rated.ratings[odd[0]]
             problem = f"a value of {value:g} for item {item}: a row of EASE is of 0 and 1"
-            raise DataError(f"client {client}", f"{problem}, 1 for what the client has")
+            raise DataError(f"client {client}", f"{problem}, 1 for the client's items")
         outside = np.flatnonzero((rated.items < 0) | (rated.items >= self.n_items))
         if len(outside):
             client, item = owners[outside[0]], rated.items[outside[0]]
@@ -151,7 +151,7 @@ class EASE:
         return np.full(vault.n_clients, rows, dtype=np.int64)
 
     def upload_vectors(self, vault: Vault) -> Mapping[str, IntArray]:
-        """None: nothing is given to bags."""
+        """No vectors: the algorithm does not use bags."""
         return {}
 
     def step_bytes(self, vault: Vault, n_rows: int) -> IntArray:
@@ -161,7 +161,7 @@ class EASE:
     def client_step(
         self, clients: IntArray, public: PublicState, vault: Vault, streams: Streams
     ) -> FinishedStep:
-        """Upload x x^T of who has not added it; in a last round of choice, who found what."""
+        """Upload x x^T of clients that have not added it; in a last round of choice, the votes."""
         rated = vault.rated(clients)
         owned = Ragged(rated.indptr, rated.items)
         choosing = self.config.chooses_after(public.round)
@@ -189,7 +189,7 @@ class EASE:
         )
 
     def server_step(self, public: PublicState, aggregate: Aggregate) -> PublicState:
-        """Add what came; solve it where the server does, or take the clients' choice.
+        """Add the new sums; solve them where the server does, or take the clients' choice.
 
         Raises:
             ConfigError: the sum is singular.
@@ -213,7 +213,7 @@ class EASE:
         return replace(after, extras=extras)
 
     def scores(self, public: PublicState, owned: Ragged) -> FloatArray:
-        """Scores of all items by what clients have: float64[B, m]; zeros before round 1.
+        """Scores of all items by the clients' items: float64[B, m]; zeros before round 1.
 
         Args:
             public: the state.

@@ -20,15 +20,15 @@ _PARTICIPANTS: Final = "participants"
 
 
 class ExchangedFedDMF(DMFOrganisations):
-    """The algorithm; see the package. Everybody takes part in every round.
+    """The algorithm; see the package. All organisations take part in every round.
 
-    The server learns who took part; the sum of a round is their number.
+    The server learns which organisations took part; the sum of a round is their number.
     """
 
     width = 1
 
     def blocks(self, n_rows: int = 0) -> tuple[BlockShape, ...]:
-        """One number: who takes part."""
+        """One number: 1 from each organisation that takes part."""
         return (BlockShape(name=_PARTICIPANTS, kind=BlockKind.FLAT, size=1, width=1),)
 
     def initial_public(self, n_rows: int, streams: Streams) -> PublicState:
@@ -63,7 +63,7 @@ class ExchangedFedDMF(DMFOrganisations):
         return PeerBlock(senders=np.array(senders), receivers=np.array(receivers), block=block)
 
     def take(self, clients: IntArray, given: PeerBlock, vault: Vault) -> None:
-        """Keep what others gave, by receiver, then by sender.
+        """Keep the vectors that others gave, by receiver, then by sender.
 
         Raises:
             ConfigError: vectors of another width, or of other items than both have, or an
@@ -74,7 +74,7 @@ class ExchangedFedDMF(DMFOrganisations):
             mine = mine[np.argsort(given.senders[mine], kind="stable")]
             heard = given.senders[mine].tolist()
             if heard != self._others(client):
-                problem = f"are who organisation {client} heard from, not {self._others(client)}"
+                problem = f"are the senders to organisation {client}, not {self._others(client)}"
                 raise ConfigError("data.organisations", heard, problem)
             parts = [
                 self._part(given.block, place, heard[n], client)
@@ -83,7 +83,7 @@ class ExchangedFedDMF(DMFOrganisations):
             vault.write_ragged(_RECEIVED, client, np.concatenate(parts))
 
     def given_rows(self, n_clients: int) -> tuple[int, int, int]:
-        """Everybody to everybody, of the items that are offered."""
+        """Vectors from every organisation to every other, of the items that are offered."""
         everybody = range(self.data.n_organisations)
         rows = sum(
             len(self.offered(client, other))
@@ -93,13 +93,13 @@ class ExchangedFedDMF(DMFOrganisations):
         return n_clients * (n_clients - 1), rows, self.config.model.width
 
     def offered(self, sender: int, receiver: int) -> IntArray:
-        """int64[k], items whose vectors one gives to the other: those that both have."""
+        """int64[k], items whose vectors one organisation gives to another: those that both have."""
         return self._shared(sender, receiver)
 
     def client_step(
         self, clients: IntArray, public: PublicState, vault: Vault, streams: Streams
     ) -> FinishedStep:
-        """An epoch of each organisation, towards what the others gave it."""
+        """An epoch of each organisation, towards the vectors that the others gave it."""
 
         def aim(client: int, _: object) -> tuple[IntArray, FloatArray]:
             indptr, order = self._pairs(client)
@@ -115,7 +115,7 @@ class ExchangedFedDMF(DMFOrganisations):
         )
 
     def server_step(self, public: PublicState, aggregate: Aggregate) -> PublicState:
-        """Count who took part; the server has nothing else to do."""
+        """Count the organisations that took part, which is all that the server does."""
         count = aggregate.vector(_PARTICIPANTS)
         return replace(public, round=public.round + 1, table=np.rint(count))
 
@@ -134,7 +134,7 @@ class ExchangedFedDMF(DMFOrganisations):
         """What one organisation gave to another, after a look at its shape."""
         own = slice(*block.indptr[[place, place + 1]].tolist())
         vectors = np.zeros((0, 0)) if block.values is None else block.values[own]
-        require_width(vectors, self.config.model.width, f"what organisation {sender} gives")
+        require_width(vectors, self.config.model.width, f"vectors of organisation {sender}")
         offered = self.offered(sender, client)
         if not np.array_equal(block.rows[own], offered):
             problem = f"items from organisation {sender}, not those it has with {client}"

@@ -99,7 +99,9 @@ class DMFOrganisations:
         """
         for client in vault.clients.tolist():
             if client >= len(self._models):
-                raise ConfigError("data.organisations", client, "there is no such organisation")
+                raise ConfigError(
+                    "data.organisations", client, "is not the number of an organisation"
+                )
             self._require_pairs(client, vault)
         states = [self._start(client, streams) for client in vault.clients.tolist()]
         ends = np.cumsum([0, *map(len, states)], dtype=np.int64)
@@ -109,13 +111,13 @@ class DMFOrganisations:
         vault.create(_POWERS, np.ones((vault.n_clients, 2)))
 
     def common_start(self, streams: Streams) -> tuple[FloatArray, FloatArray]:
-        """Vectors of all items, float64[m, d], and layers to start from, known to everybody."""
+        """Public vectors of all items, float64[m, d], and layers to start from."""
         config, stream = self.config.model, streams.stream("dmf-start")
         vectors = start_vectors(config, self.data.n_items, stream.generator())
         return vectors, start_layers(config, stream.generator(1))
 
     def read(self, client: int, vault: Vault) -> TrainingState:
-        """A copy of what an organisation keeps."""
+        """A copy of an organisation's private state."""
         tables = [vault.read_ragged(name, client) for name in _TABLES]
         parameters, first, second = tables
         powers = vault.read(_POWERS, np.array([client]))[0]
@@ -124,7 +126,7 @@ class DMFOrganisations:
     def train(
         self, clients: IntArray, aim: Aim, *, round_: int, vault: Vault, streams: Streams
     ) -> list[Trained]:
-        """A round's part of an epoch, from what organisations keep.
+        """A round's part of an epoch, from the organisations' private state.
 
         Args:
             clients: which organisations.
@@ -161,7 +163,7 @@ class DMFOrganisations:
         return Trained(client=client, state=state)
 
     def keep(self, trained: list[Trained], vault: Vault) -> None:
-        """Write what organisations have become."""
+        """Write the organisations' new state."""
         for each in trained:
             state = each.state
             tables = (state.parameters, state.first, state.second)
@@ -208,9 +210,9 @@ class DMFOrganisations:
         return model.scores(parameters, users, vectors)
 
     def across(self, vault: Vault, client: int, items: IntArray) -> FloatArray:
-        """An organisation's scores of all its users, for items of anybody.
+        """An organisation's scores of all its users, for items of any organisation.
 
-        Items that it lacks are scored by the vectors that the first who has them hands over.
+        Items that it lacks are scored by the vectors of the first organisation that has them.
 
         Args:
             vault: holds all models.
@@ -231,7 +233,7 @@ class DMFOrganisations:
         return found
 
     def knowledge(self, name: str, traits: RowTraits) -> dict[str, Any]:
-        """What everybody knows: all hyper-parameters, and how many items are common."""
+        """Public knowledge: all hyper-parameters, and how many items are common."""
         return {
             "name": name,
             **asdict(self.config),

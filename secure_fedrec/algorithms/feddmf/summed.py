@@ -118,12 +118,12 @@ class SummedFedDMF(_OverASum):
 class AveragedDMF(_OverASum):
     """FedAvg: vectors of common items and layers are averaged after every epoch.
 
-    All start alike, as FedAvg has it. The public table is the mean vectors, float64[m, d]; user
-    vectors, vectors of own items and Adam's moments stay where they are.
+    All start from the same model, as in FedAvg. The public table is the mean vectors, float64[m,
+    d]; user vectors, vectors of own items and Adam's moments stay where they are.
     """
 
     def blocks(self, n_rows: int = 0) -> tuple[BlockShape, ...]:
-        """Vectors with a weight of 1, layers, and a 1 for who takes part."""
+        """Vectors with a weight of 1, layers, and a 1 from each organisation that takes part."""
         d = self.width
         size = self.model(0).size - self.model(0).layers.start
         return (
@@ -139,7 +139,7 @@ class AveragedDMF(_OverASum):
         return super().upload_rows(vault, n_rows) + extra
 
     def initial_public(self, n_rows: int, streams: Streams) -> PublicState:
-        """What all start from."""
+        """The common initial model."""
         vectors, layers = self.common_start(streams)
         return PublicState(round=0, table=vectors, extras={_LAYERS: layers})
 
@@ -174,7 +174,7 @@ class AveragedDMF(_OverASum):
         )
 
     def server_step(self, public: PublicState, aggregate: Aggregate) -> PublicState:
-        """Means where anybody sent a row; with nobody, all stays."""
+        """Means of the rows that any organisation sent; other rows stay."""
         sums = aggregate.of(_ITEMS).values
         sent = np.flatnonzero(sums[:, -1] > 0)
         table = public.table.copy()
@@ -184,7 +184,7 @@ class AveragedDMF(_OverASum):
         return PublicState(round=public.round + 1, table=table, extras={_LAYERS: layers})
 
     def adopt(self, public: PublicState, vault: Vault) -> None:
-        """Let everybody end with the mean model, as after a last broadcast."""
+        """Give all organisations the mean model, as after a last broadcast."""
         for client in vault.clients.tolist():
             state = self.read(client, vault)
             self._adopt(client, state, public)

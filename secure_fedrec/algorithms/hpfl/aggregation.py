@@ -31,7 +31,7 @@ class HPFLTable:
         attributes: K.
         hidden: N.
         share_hidden: whether there is a row for HM.
-        buckets: buckets of the histogram of accuracies; 0 for none.
+        buckets: buckets of the histogram of accuracies; 0 for no histogram.
     """
 
     attributes: int

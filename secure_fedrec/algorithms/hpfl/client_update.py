@@ -27,7 +27,7 @@ _WHOLE = {"vectors": "attribute_vectors", "hidden": "hidden_vectors", "accuracie
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ClientModel:
-    """What one client keeps between rounds.
+    """The state that one client keeps between rounds.
 
     Args:
         users: float64[U, K], Emb_u.

@@ -38,7 +38,8 @@ class HPFLConfig(Settings, section="algorithm"):
         threshold: p of eq. 3. "quantile" is a fixed quantile of all clients' accuracies, from a
             histogram in the protected sum of the last round: accuracies at or above the lower edge
             of its bucket pass. "stochastic" (published code) lets each client draw one uniform r
-            and keep attribute k if ``sqrt(r) <= Acc_k / max Acc``; nobody else learns the draw.
+            and keep attribute k if ``sqrt(r) <= Acc_k / max Acc``; other parties do not learn the
+            draw.
         quantile: of the accuracies, which attributes have to reach; 0 keeps every attribute with an
             accuracy above 0.
         buckets: buckets of the histogram that ``threshold`` is read from.
@@ -90,5 +91,5 @@ class HPFLConfig(Settings, section="algorithm"):
 
     @property
     def histogram_buckets(self) -> int:
-        """Buckets of the histogram in the protected sum; 0 for none."""
+        """Buckets of the histogram in the protected sum; 0 for no histogram."""
         return self.buckets if self.shares_public and self.threshold == "quantile" else 0

@@ -55,7 +55,7 @@ def cluster_centres(
 
     Returns:
         float64[m, d], each the mean of its cluster's points, in ascending order of their values;
-        m = 0 where there is no point, or no cluster is large enough.
+        m = 0 without points, or where no cluster is large enough.
 
     Raises:
         EncodingError: a value is NaN, infinite, or beyond single precision: training diverged.

@@ -16,8 +16,9 @@ drafts. The sums of eq. 3, numerator and denominator, travel in one protected su
 Readings of what the paper leaves open: HPFL-K ("only public components") federates the attribute
 vectors and no drafts, HPFL-R the drafts and no attribute vectors. I_k, the iterations on attribute
 k, are the epochs of the round times the training records of the attribute. The update needs a
-global model, so there is none in round 1. HM is not named among the public parts and stays local
-unless ``share_hidden``. Settings named in ``HPFLConfig`` repeat choices of the published code.
+global model, which does not exist in round 1. HM is not named among the public parts and stays
+local unless ``share_hidden``. Settings named in ``HPFLConfig`` repeat choices of the published
+code.
 """
 
 from collections.abc import Callable, Mapping
@@ -174,7 +175,7 @@ class HPFL:
         )
 
     def extra_rows(self, completed: int) -> Mapping[str, int | None]:
-        """As many centres as drafts call for, none before the first (``VaryingExtras``)."""
+        """The number of centres, by the drafts; 0 before the first (``VaryingExtras``)."""
         if not self.config.shares_private:
             return {}
         return dict.fromkeys((USER_CENTRES, ITEM_CENTRES), None if completed else 0)

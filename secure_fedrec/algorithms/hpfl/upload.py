@@ -22,10 +22,10 @@ ITEM_DRAFTS: Final = "item-drafts"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """What decides delta of eq. 3 in a round.
+    """The values that decide delta of eq. 3 in a round.
 
     Args:
-        threshold: p, by "quantile"; admitted is what exceeds it.
+        threshold: p, by "quantile"; accuracies above it are admitted.
         draw: r, uniform in (0, 1), the client's own, by "stochastic".
         seeds: seeds of the clustering of users and of items.
     """
@@ -44,13 +44,13 @@ class Selection:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Given:
-    """What one client gives out in a round.
+    """One client's output in a round.
 
     Args:
         rows: int32[R], ascending.
         values: float64[R, width].
         drafts: by name of the bag, float64[m, K] of users and float64[m, K] or float64[m, K + 2]
-            of items; empty where there are none to give.
+            of items; empty without drafts to give.
     """
 
     rows: IndexArray
@@ -72,7 +72,7 @@ def give_out(
         iterations: int64[K + 1], I_k of the round and, last, of all records.
         config: says which components are federated.
         table: where rows lie.
-        selection: what decides delta.
+        selection: the values that decide delta.
     """
     rows, values = np.empty(0, dtype=np.int32), np.empty((0, table.width))
     if config.shares_public:
@@ -97,7 +97,7 @@ def give_out(
 
 
 def pack(clients: IntArray, given: Sequence[Given]) -> Upload:
-    """The upload of a batch of clients, all of whom give drafts or none."""
+    """The upload of a batch of clients; either all of them give drafts, or none does."""
     block = RowBlock(
         indptr=bounds_of([len(each.rows) for each in given]),
         rows=np.concatenate([each.rows for each in given]),

@@ -7,7 +7,7 @@ vector, layer by layer: a row of weights per input, then the biases. So a step s
 units that are silent, in both directions, which is half of the work: the last layer, ten times 2 d
 times d^2, is larger than many item tables.
 
-A phi that reads nothing is one matrix W for everybody: a layer without inputs, all biases.
+A phi without inputs is one matrix W for all clients: a layer that consists of biases.
 """
 
 from collections.abc import Sequence

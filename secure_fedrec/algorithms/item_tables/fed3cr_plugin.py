@@ -11,8 +11,8 @@ and the consistency and complementarity of G W_n and P_n pull besides (``fed3cr_
 Uploads are the changes of G, all rows, and of phi beside what the method below shares.
 
 What phi tells: the change of its first layer's weights, divided by that of the layer's biases, is
-the input [g; p]. So whoever reads a client's upload alone reads p, the mean of a personal table
-that never leaves the client. Sums over many clients hide it, names taken off do not.
+the input [g; p]. So an adversary that reads a single client's upload reads p, the mean of a
+personal table that never leaves the client. Sums over many clients hide it, names taken off do not.
 """
 
 from itertools import pairwise
@@ -73,10 +73,9 @@ class Enhancement(Settings, section="enhancement"):
         item_rate: step size of both item tables, for what the plug-in pulls; the unit of what the
             method below pulls. By default the ``item_learning_rate`` of its settings.
         weight_decay: pull of all rows of both tables to 0.
-        transfer: what takes ACE's place (Table IV): "adaptive" for nothing; one matrix W for
-            everybody, learnt like the consensus, which maps the "consensus" alone, C = G W; or,
-            "unified", both tables, Z = (G + P_n) W, without the two losses. Matrices start as the
-            identity.
+        transfer: what replaces ACE (Table IV): "adaptive" keeps ACE; one matrix W for all clients,
+            learnt like the consensus, which maps the "consensus" alone, C = G W; or, "unified",
+            both tables, Z = (G + P_n) W, without the two losses. Matrices start as the identity.
 
     Raises:
         ConfigError: a field is out of range, or two do not agree.
@@ -97,7 +96,7 @@ class Enhancement(Settings, section="enhancement"):
 
     def _agree(self) -> None:
         if self.transfer != ADAPTIVE and not self.adaptive:
-            raise self.refusal("transfer", "there is none without adaptive = true")
+            raise self.refusal("transfer", "has no effect without adaptive = true")
         if self.unified and (self.consistency or self.complementarity):
             problem = (
                 "maps both tables, and has neither consistency nor complementarity: set both to 0"
@@ -128,7 +127,7 @@ class Enhanced:
 
     Args:
         below: the method.
-        config: what is added.
+        config: settings of the plug-in.
 
     Raises:
         ConfigError: what is below has no item table, is enhanced already, has a server that mixes
@@ -144,7 +143,9 @@ class Enhanced:
     def __init__(self, below: ItemTableMethod, config: Enhancement) -> None:
         name = getattr(below, "name", type(below).__name__)
         if not isinstance(below, ItemTableMethod):
-            raise ConfigError("algorithm.enhancement", name, "has no item table to enhance")
+            raise ConfigError(
+                "algorithm.enhancement", name, "does not have an item table to enhance"
+            )
         if isinstance(below, Enhanced):
             raise ConfigError("algorithm.enhancement", name, "is enhanced already")
         if hasattr(below, "mix"):

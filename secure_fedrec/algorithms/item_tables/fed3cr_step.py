@@ -57,7 +57,7 @@ class Part(NamedTuple):
 
 
 class Form(NamedTuple):
-    """What is the same for all clients.
+    """The settings that are the same for all clients.
 
     Args:
         sizes: int64[L + 1], values between phi's layers.

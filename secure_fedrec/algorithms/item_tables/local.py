@@ -73,7 +73,7 @@ class Models(NamedTuple):
         positives_indptr: int64[B + 1], into the next.
         positives: int64[P], the rows of a client's training items, ascending.
         shared: float32[B, S], its copy of the further shared parameters.
-        own: float32[B, q], what it keeps to itself beside the personal table.
+        own: float32[B, q], private parameters beside the personal table.
     """
 
     indptr: IntArray

@@ -20,7 +20,7 @@ from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.streams import Streams
 
 OWN = "own_parameters"
-"""Private table of what clients keep to themselves."""
+"""Name of the private table of clients' own parameters."""
 _LATER = ("start", "layer_scale")
 PERSONAL = "personal_item_table"
 """Private table of the personal item tables."""
@@ -43,7 +43,7 @@ class MethodConfig(Protocol):
 
 
 class Start(NamedTuple):
-    """What everybody starts from.
+    """The common initial model.
 
     Attributes:
         table: float64[m, d], the item table.
@@ -77,7 +77,7 @@ class ItemTableMethod(Protocol):
 
     @property
     def form(self) -> str:
-        """What the change of a row is, of the forms of ``traits.RowTraits``."""
+        """The form of a row's change, one of those of ``traits.RowTraits``."""
 
     @property
     def dense(self) -> bool:
@@ -91,7 +91,7 @@ class ItemTableMethod(Protocol):
         """Public state before round 1."""
 
     def own(self, clients: IntArray, streams: Streams) -> SingleArray:
-        """What clients keep to themselves, before round 1: float32[B, q], q of 1 or more."""
+        """The clients' own parameters before round 1: float32[B, q], q of 1 or more."""
 
     def personal_start(self, streams: Streams) -> SingleArray:
         """float32[m, d], the personal table that all clients start from; asked if ``personal``."""
@@ -126,7 +126,7 @@ def placed(
     Args:
         shapes: by name, in order; a layer has NAME.weight (outputs x inputs) and NAME.bias.
         first: where they begin in the shared parameters.
-        others: what else is said of each.
+        others: further facts about each.
     """
     found = []
     for name, shape in shapes.items():
@@ -155,7 +155,7 @@ def as_told(config: Any, later: Collection[str]) -> dict[str, Any]:
 
 
 class Method(Generic[ConfigT]):
-    """What most methods have in common: settings, no table but the public one.
+    """Common parts of most methods: settings, and the public table as the only one.
 
     Args:
         config: hyper-parameters.

@@ -64,7 +64,7 @@ def logits_of(
         turned: float32[d, BLOCK or more], an item's vector per column.
         count: of items, the first columns.
         shared: float32[B, S], the networks.
-        client: whose it is.
+        client: the client of the network.
         of_user: float32[units], of ``part_of_user``.
         work: gets ``logits`` and ``hidden``.
     """

@@ -4,7 +4,7 @@ A client's score of item i is ``sigmoid(w . E_i + b)``. A step goes down twice o
 first (w, b), with E fixed, by ``learning_rate``; then E, with the new (w, b), by
 ``item_learning_rate``, which counts the items, for the mean over a batch makes the slope of a row
 small. (w, b) stays with the client from round to round, E starts from the mean; b is uploaded
-beside E, as in the paper's system, and averaged, though nobody uses the mean.
+beside E, as in the paper's system, and averaged, though the mean is not used.
 """
 
 from dataclasses import field

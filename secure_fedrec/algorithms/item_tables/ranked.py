@@ -37,7 +37,7 @@ def ranked_between_rounds(
 
     Args:
         algorithm: made by ``ranked`` for the case.
-        case: what is held out.
+        case: the held-out items.
         public: as the server has it after a round.
         vault: vault of the same training.
 

@@ -42,7 +42,7 @@ NEGATIVES = "item-table-negatives"
 
 
 Judge: TypeAlias = Callable[[IntArray, SingleArray], Mapping[str, FloatArray]]
-"""Measures what clients trained: float64[B] by name of the figure, of float32[B, m] scores."""
+"""Measures trained models: float64[B] by name of the figure, from float32[B, m] scores."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -52,7 +52,7 @@ class ItemTableStep(FinishedStep):
     Args:
         losses: float64[B], mean loss of each client's training.
         score: scores of all items by the trained models.
-        judge: measures them; None measures nothing.
+        judge: measures them; None does not measure.
     """
 
     losses: FloatArray
@@ -72,7 +72,7 @@ class ItemTables:
         method: its model.
         kept_out: per client of the federation, items that are never drawn as negatives beside its
             training items; None for none.
-        judge: measures what clients trained.
+        judge: measures the trained models.
         threads: most threads that clients are trained in; None for the processors there are. The
             result does not depend on it.
     """
@@ -105,7 +105,7 @@ class ItemTables:
         return (table, *flat_blocks({SHARED: self._shared, PARTICIPANTS: 1}, self.width))
 
     def initial_public(self, n_rows: int, streams: Streams) -> PublicState:
-        """Where everybody starts.
+        """The common initial state.
 
         Raises:
             ConfigError: a table of another number of items.
@@ -124,7 +124,9 @@ class ItemTables:
         """
         empty = vault.clients[vault.example_counts() == 0]
         if len(empty):
-            problem = f"client {empty[0]} has no training item: leave out users of so few ratings"
+            problem = (
+                f"client {empty[0]} lacks a training item: leave out users with so few ratings"
+            )
             raise DataError("training items", problem)
         vault.create(OWN, self.method.own(vault.clients, streams))
         if self.method.personal:
@@ -230,7 +232,7 @@ class ItemTables:
         return drawn, keys[:, 0].copy()
 
     def between_rounds(self, clients: IntArray, public: PublicState, vault: Vault) -> Models:
-        """What some clients have between two rounds: the shared part averaged, theirs as trained.
+        """Models of some clients between two rounds: shared part averaged, private part as trained.
 
         Raises:
             ConfigError: as ``client_step``.

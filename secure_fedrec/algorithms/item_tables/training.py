@@ -21,13 +21,13 @@ _LEAST_RATE = 1e-30  # a step of this size moves nothing, and methods divide by 
 
 
 class LocalExamples(NamedTuple):
-    """What a batch of clients trains on in a round.
+    """The examples of a batch of clients in a round.
 
     Attributes:
         indptr: int64[B + 1].
         rows: int64[N], row of every example in ``Models.table``; shuffled in training.
         labels: float32[N], likewise.
-        keys: uint64[B], what the order of each client's examples follows from.
+        keys: uint64[B], from which the order of each client's examples is derived.
     """
 
     indptr: IntArray
@@ -51,7 +51,7 @@ def train(
         method: what is trained.
         models: models of the clients.
         examples: theirs.
-        clients: int64[B], their numbers, for what is refused.
+        clients: int64[B], their numbers, for error messages.
         round_: number of the round, from 1.
         threads: most threads; how many there are changes nothing.
 
@@ -81,7 +81,7 @@ def train(
 
 
 def diverged(method: ItemTableMethod, round_: int, client: int, what: str) -> DivergedError:
-    """What is raised where a client's training left the range of numbers."""
+    """The error for a client whose training has left the range of numbers."""
     problem = (
         f"round {round_}: the {what} of client {client} is not a number; "
         "lower a step size, or a factor of the loss"

@@ -52,7 +52,7 @@ def _decays_of(steps: int) -> FloatArray:
 
 @compiled_loop
 def course_of(powers: FloatArray, learning_rate: float, steps: int) -> Course:
-    """What Adam's steps of an epoch have in common.
+    """Values that all of Adam's steps of an epoch share.
 
     Row k of ``decays`` holds ``b1^k``, ``b2^k`` and ``sum_{j <= k} (b1 / sqrt(b2))^j``. Entry t of
     ``ahead`` is ``sum_{j > t} rate_j settled_j (b1 / sqrt(b2))^(j - t)``.

@@ -22,7 +22,7 @@ class Parts(NamedTuple):
 
 
 class Moving(NamedTuple):
-    """A model on its way, with what Adam remembers of it.
+    """A model in training, with Adam's moments.
 
     Attributes:
         parts: parameters.
@@ -39,8 +39,8 @@ class Pace(NamedTuple):
     """Adam's corrections for the start, as of a step.
 
     Attributes:
-        rate: what the mean of slopes is scaled by.
-        settled: what the root of the mean of squares is divided by.
+        rate: factor on the mean of slopes.
+        settled: divisor of the root of the mean of squares.
     """
 
     rate: float
@@ -48,13 +48,13 @@ class Pace(NamedTuple):
 
 
 class Course(NamedTuple):
-    """What all rows have in common of Adam's steps of an epoch, by number of the step; 0 is before.
+    """Values that all rows share in Adam's steps of an epoch, by number of the step; 0 is before.
 
     Attributes:
         rates: float64[T + 1], ``Pace.rate``.
         settled: float64[T + 1], ``Pace.settled``.
         decays: float64[T + 1, 3], after so many steps without a slope; see ``adam.course_of``.
-        ahead: float64[T + 1], what all later steps without a slope add up to.
+        ahead: float64[T + 1], sum of all later steps without a slope.
     """
 
     rates: FloatArray
@@ -78,7 +78,7 @@ class Examples(NamedTuple):
 
 
 class Targets(NamedTuple):
-    """What item vectors are pulled towards, some vectors or none per item; constants of training.
+    """Vectors that item vectors are pulled towards, any number per item; constants of training.
 
     Attributes:
         indptr: int64[I + 1].

@@ -269,7 +269,7 @@ def place_negatives(
     per_positive: int,
     found: IntArray,
 ) -> None:
-    """From ranks among what a user has not interacted with to positions in its pool.
+    """Converts ranks among the items without an interaction of a user to positions in its pool.
 
     Args:
         indptr: int64[U + 1], positives of each user.

@@ -178,7 +178,7 @@ def bring_up(
 
     Args:
         model: changed.
-        targets: what item vectors are pulled towards.
+        targets: vectors that item vectors are pulled towards.
         row: row of the vector among those of users and items.
         item: the same among items; negative of a user.
         before: the last step that it has made.

@@ -38,12 +38,12 @@ class DMFTraining(Settings, section="training"):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Interactions:
-    """What the users of one organisation have interacted with.
+    """The interactions of the users of one organisation.
 
     Args:
         indptr: int64[U + 1].
         items: int64[N], places of items, ascending within a user.
-        pools: what each user could have interacted with, int64[k] ascending, by kind of user.
+        pools: items that a user could have interacted with, int64[k] ascending, by kind of user.
         kinds: int64[U], which of the pools is a user's.
     """
 
@@ -128,7 +128,7 @@ def part_of(examples: Examples, part: int, parts: int) -> Examples:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TrainingState:
-    """What training goes on from.
+    """The state that training continues from.
 
     Args:
         parameters: float64[P].
@@ -158,7 +158,7 @@ def train_epoch(
         dmf: the organisation's model.
         state: changed.
         examples: to visit.
-        targets: what item vectors are pulled towards.
+        targets: vectors that item vectors are pulled towards.
         config: settings.
         key: key of the dropout, 0 to 2^63 - 1.
 

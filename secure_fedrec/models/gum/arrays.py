@@ -104,7 +104,7 @@ class Pull(NamedTuple):
     """A proximal term ``sum_j strengths_j / 2 (x_j - anchor_j)^2`` (FedProx).
 
     Attributes:
-        strengths: float64[P]; empty for none.
+        strengths: float64[P]; empty without strengths.
         anchor: float64[P].
     """
 
@@ -113,7 +113,7 @@ class Pull(NamedTuple):
 
 
 class Descent(NamedTuple):
-    """What an optimiser moves, and by what.
+    """The parameters that an optimiser moves, and its settings.
 
     Attributes:
         parameters: float64[P].

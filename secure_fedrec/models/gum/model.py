@@ -9,8 +9,8 @@ attributes a_v of item v,
     h_u = Emb_u * (KM_u . HM)       the user's characteristic on each attribute    (eq. 8)
 
 where ``*`` is element-wise. The embeddings Emb_u, Emb_v in R^K are private; the knowledge matrices
-KM_u, KM_v in R^{K x N} and the relations RM in R^{K x K} are the public parts, whose row k speaks
-of attribute k whoever trained it; HM in R^N maps to one number.
+KM_u, KM_v in R^{K x N} and the relations RM in R^{K x K} are the public parts, whose row k
+describes attribute k at every organisation; HM in R^N maps to one number.
 
 The paper leaves open how F becomes a prediction: the link is a setting. Its published code differs
 from the paper in the start, in a sigmoid around R_u and R_v and in slip and guess values of

@@ -49,7 +49,7 @@ class GUMTraining(Settings, section="training"):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Trained:
-    """What local training gives.
+    """The result of local training.
 
     Args:
         parameters: float64[P], those kept.
@@ -93,7 +93,7 @@ def train(
     for each in (records, validation):
         gum.require_known(each.users, each.items)
     if not len(records.scores):
-        raise ValueError("there is no record to learn from")
+        raise ValueError("records to learn from are missing")
     if not len(validation.scores) and (config.keep == "best" or config.patience):
         raise ValueError("early stopping needs a validation record")
     moved, best, size = parameters.copy(), parameters.copy(), len(records.scores)

@@ -104,7 +104,7 @@ def lstm_backward(
     inputs: SingleArray,
     table: SingleArray,
 ) -> None:
-    """Gradients of what ``lstm_forward`` computed.
+    """Gradients of the values that ``lstm_forward`` computed.
 
     Args:
         codes: int64[T, B].

@@ -20,12 +20,12 @@ from secure_fedrec.errors import ConfigError
 from secure_fedrec.properties.split.model import Values
 
 Summary: TypeAlias = Mapping[str, float]
-"""What the server knows of one user's training data, such as ``{"examples": 12}``."""
+"""The server's knowledge of one user's training data, such as ``{"examples": 12}``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class AggregationInput:
-    """What is there when a round's local training has ended.
+    """The values that exist when a round's local training has ended.
 
     Args:
         federated: w_f, the federated parameters the round started from, by name.
@@ -46,7 +46,7 @@ class AggregationInput:
     def alike(
         cls, federated: Values, private: Values, users: int, summaries: Mapping[int, Summary]
     ) -> "AggregationInput":
-        """The same federated and the same private values for everybody."""
+        """The same federated and the same private values for all users."""
         return cls(
             federated=federated,
             private=dict.fromkeys(range(users), private),

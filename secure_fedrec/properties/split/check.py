@@ -10,8 +10,8 @@ every user i. Keeping w_p^i on the device changes no result if
 
 ``check_split_personalization`` tests all three on a user's own torch model, with random parameters
 and random data. A violation is a counterexample: it names the constraint, the parameter, the two
-users and the seed that shows it again. That none was found in so many trials is evidence, not a
-proof; what no trial could reach is reported as a gap and does not pass.
+users and the seed that shows it again. Trials without a violation are evidence, not a proof. Parts
+that no trial could reach are reported as gaps, and the check does not pass.
 """
 
 import math
@@ -89,7 +89,7 @@ def check_split_personalization(
         scales: standard deviations of the random parameters, used in turn.
 
     Returns:
-        What was found; ``report.require()`` raises unless all three hold.
+        The findings; ``report.require()`` raises unless all three hold.
 
     Raises:
         ConfigError: a pattern matches nothing, no parameter is private or none federated, the users
@@ -141,7 +141,7 @@ def assert_split_personalization(report: SplitReport) -> None:
 
 def _require_trials(trials: int, scales: Sequence[float], seed: int) -> None:
     if not isinstance(trials, int) or trials < 1:
-        problem = "must be an integer of at least 1: nothing would be tested"
+        problem = "must be an integer of at least 1, or no trial would be run"
         raise ConfigError("trials", trials, problem)
     if not isinstance(seed, int) or seed < 0:
         raise ConfigError("seed", seed, "must be an integer of at least 0")

@@ -1,4 +1,4 @@
-"""What crosses between devices and server while private parameters stay home, as bytes."""
+"""The messages between devices and server while private parameters stay home, as bytes."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""Random states of a model: what readers begin with, and what everybody else holds meanwhile."""
+"""Random states of a model: for readers to begin with, and for all other users meanwhile."""
 
 from collections import Counter
 from typing import Final
@@ -44,7 +44,7 @@ class StateDraws:
     def others(
         self, trial: Trial, start: Values, kind: str, purpose: str, *, earlier: bool = False
     ) -> dict[str, Tensor]:
-        """The same, with other private values of one kind, as everybody but a reader has them.
+        """The same, with other private values of one kind for all users except a reader.
 
         Integers of the base are the model's own: it may take them for indices.
 
@@ -87,7 +87,7 @@ class StateDraws:
         return split.state()
 
     def related(self, trial: Trial, begun: Values, earlier: Values) -> dict[str, Tensor]:
-        """A state in which everybody's values are related to those that all readers begin with.
+        """A state in which all users' values are related to those that all readers begin with.
 
         Integers are those that another user was handed over with: they may be taken for indices.
         """

@@ -54,7 +54,7 @@ class SplitComparison:
         first_difference: in words; None if all bits agree.
         largest_difference: between parameters, absolute, after the last compared round.
         messages: all that was sent while private parameters stayed home.
-        gap: why nothing could be compared, in words; None if it could.
+        gap: why the runs could not be compared, in words; None if they could.
     """
 
     rounds: int
@@ -110,7 +110,7 @@ def compare_split(
 
     Raises:
         ConfigError: data do not fit the users, a cohort names a user twice or one there is not, or
-            nobody takes part; the model or the loss fails in the plain run, by no fault of the
+            no user takes part; the model or the loss fails in the plain run, by no fault of the
             split; or see ``check_split_personalization``.
     """
     require_callable(loss=loss, aggregate=aggregate, shipped=shipped or aggregate)
@@ -118,7 +118,9 @@ def compare_split(
     sizes = _sizes(data, split.n_users)
     rounds = [_participants(cohort, sizes) for cohort in cohorts]
     if not any(rounds):
-        raise ConfigError("cohorts", cohorts, "nobody takes part: nothing would be compared")
+        raise ConfigError(
+            "cohorts", cohorts, "no user takes part, so there would be nothing to compare"
+        )
     memory = Memory(model, loss, parameters=split.tensors.originals().values())
     with with_gradients(), split.preserved():
         # -0.0 + 0.0 is 0.0: an average would turn the sign of a zero that a device leaves alone.
@@ -139,7 +141,7 @@ def compare_split(
                 gap = runs.gap_in(reference, shipped or aggregate)
             if gap is None:
                 return outcome
-            why = f"{gap}: nothing can be compared"
+            why = f"{gap}: the runs cannot be compared"
             return SplitComparison(rounds=len(reference) - 1, gap=why)
         finally:
             memory.restore()
@@ -156,7 +158,7 @@ def assert_split_equals_unsplit(outcome: SplitComparison) -> None:
         ConfigError: see ``compare_split``.
     """
     if outcome.gap is not None:
-        raise SplitPersonalizationError(f"nothing could be compared: {outcome.gap}")
+        raise SplitPersonalizationError(f"the runs could not be compared: {outcome.gap}")
     if not outcome.holds:
         raise SplitPersonalizationError(
             f"private parameters cannot stay home: {outcome.first_difference}"

@@ -1,4 +1,4 @@
-"""What local training needs to know of a loss."""
+"""Properties of a loss that local training needs."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -47,7 +47,7 @@ def require_columns(batch: Batch) -> Batch:
 
 
 def require_scalar(value: object) -> None:
-    """Refuse what no gradient can be taken of.
+    """Refuse a loss that has no gradient.
 
     Raises:
         ConfigError: the loss is not a scalar that depends on a trainable tensor.

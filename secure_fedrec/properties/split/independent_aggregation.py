@@ -6,9 +6,10 @@ a bit of the federated update move (2), nor of another user's private update (3)
 must not move with federated values either (3). All rounds of a trial go to one copy of the rule:
 what it remembers of private values shows in a later answer.
 
-The users whose values change are everybody for (2). For (3) they are sets such that for every two
-users some set holds one and not the other; and of few users each alone. What they change to is
-drawn in several sizes (``split_scales``), so that it crosses the thresholds of rules that clip.
+For (2) the values of all users change. For (3) those of sets of users change, such that for every
+two users some set holds one and not the other; with few users, also those of each user alone. What
+they change to is drawn in several sizes (``split_scales``), so that it crosses the thresholds of
+rules that clip.
 """
 
 import copy

@@ -1,13 +1,13 @@
-"""Who interferes with whose local training: a search in two steps.
+"""Finds users that disturb the local training of others, in two steps.
 
 First all users of a trial train, and then all of them again, with the other users' values of one
-draw, and of others: a reader whose bits agree is disturbed by nobody. Others' values change between
-the two, since what was remembered of them may be compared with what they are, and so do federated
-values; who trains before, and in which order, varies, too. Those whose bits differ may still have
-met themselves only, since a device may remember what is its own. So they are asked again after
-trainings of others alone: each by itself, or where there are many, together, after sets of others
-such that for every two users some set holds one and not the other. A search by halves then names
-who it was.
+draw, and of others: a reader whose bits agree is not disturbed by any user. Others' values change
+between the two, since what was remembered of them may be compared with what they are, and so do
+federated values; who trains before, and in which order, varies, too. Those whose bits differ may
+still have met themselves only, since a device may remember what is its own. So they are asked again
+after trainings of others alone: each by itself, or where there are many, together, after sets of
+others such that for every two users some set holds one and not the other. A search by halves then
+names who it was.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -54,7 +54,7 @@ class Interference:
         earlier: the same with the federated values of an earlier round.
 
     Attributes:
-        broken: readers that somebody disturbs.
+        broken: readers that a user disturbs.
     """
 
     split: SplitModel
@@ -77,8 +77,8 @@ class Interference:
         """Look for values and trainings that reach some readers.
 
         Args:
-            fresh: what they ended with when nobody had trained before but themselves.
-            changed: two states with other values of everybody.
+            fresh: results of their training when no other user had trained before.
+            changed: two states with other values of all users.
         """
         users, readers = self.trial.users, list(fresh)
         one, other = changed
@@ -117,7 +117,7 @@ class Interference:
 
         Args:
             fresh: see ``search``.
-            related: a state with everybody's values made from those that all readers have.
+            related: a state with all users' values made from those that all readers have.
         """
         readers, users = list(fresh), self.trial.users
         now = self._now(related)

@@ -1,11 +1,11 @@
 """Federated rounds in which private parameters do not leave their devices.
 
-A device holds its own private parameters and nobody else's. It downloads w_f, trains, and uploads
-its local w_f and its number of examples, as bytes. The server aggregates what it got; then every
-device updates its private parameters by itself. What a party does not have is noise there: a model
-or a rule that needs another user's values cannot get them here.
+A device holds only its own private parameters. It downloads w_f, trains, and uploads its local w_f
+and its number of examples, as bytes. The server aggregates what it got; then every device updates
+its private parameters by itself. Values that a party does not have are noise at it: a model or a
+rule that needs another user's values cannot get them here.
 
-Server and devices run the rule each for themselves, and keep its state apart. Who was absent hears
+Server and devices each run the rule by themselves, and keep its state apart. Who was absent hears
 the summaries of the rounds it missed when it is back, and catches up.
 """
 

@@ -28,27 +28,27 @@ from secure_fedrec.properties.split.random import Batches
 from secure_fedrec.properties.split.trials import Trial
 
 STEPS: Final = 2
-"""Steps of every training. What the first one leaves, the second may find."""
+"""Steps of every training. The second step may find state that the first one left."""
 
 _RATE: Final = 0.01
 
 Note: TypeAlias = Callable[[str, Mapping[str, Tensor]], None]
-"""Is told what a training shows: what it is in words, and values by name."""
+"""Called with each observation of a training: a description, and values by name."""
 
 
 def unnoted(_what: str, _values: Values) -> None:
-    """Nobody looks at a training that is only there to be remembered."""
+    """Ignores the observations of a training that serves only as history."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Inspection:
-    """What else is seen of a training.
+    """Further observations of a training.
 
     Args:
         gradients: largest absolute gradients on all users' private values, by slot:
             float64[n_users].
-        reached: names of what its losses have a gradient on that is not 0.
-        finite: whether losses, gradients and what was written can be compared.
+        reached: names of the tensors on which its losses have a gradient other than 0.
+        finite: whether losses, gradients and written values are finite and so can be compared.
         leaf: a leaf tensor of its loss's graph that is not a parameter.
         failed: whether it raised an error.
     """
@@ -124,7 +124,7 @@ class LocalTraining:
         *,
         closely: bool = False,
     ) -> Exception | None:
-        """Train (see ``train``); what the model raises is one of its answers."""
+        """Train (see ``train``); an error that the model raises counts as a result."""
         try:
             self.train(user, note, inspection, closely=closely)
         except ConfigError:
@@ -139,8 +139,8 @@ class LocalTraining:
         """Train, and let the model's own errors pass.
 
         Args:
-            user: whose training it is.
-            note: is told what it shows, stage by stage.
+            user: the user that trains.
+            note: called with the observations, stage by stage.
             inspection: where more is noted.
             closely: whether the values after every loss are shown, too.
         """
@@ -176,7 +176,7 @@ class LocalTraining:
         note("value of {} after local training", self.own(user))
 
     def own(self, user: int) -> dict[str, Tensor]:
-        """What a user takes out of local training: w_f, and all that is its own."""
+        """A user's result of local training: w_f, and all private values of its own."""
         tensors = self._split.tensors
         own = {name: tensors[name].detach() for name in self._split.federated}
         for slot in self._split.own:

@@ -21,12 +21,12 @@ Located: TypeAlias = tuple[Smallest | None, Line | str | None]
 
 
 class Crossing(NamedTuple):
-    """Two trainings that end differently, and what differs between them is one user's.
+    """Two trainings that end differently and differ only in one user's values.
 
     Args:
         one: a training.
         other: the same, where the owner's value is another or the owner has trained.
-        owner: whose value it is.
+        owner: the user whose value it is.
     """
 
     one: Setting
@@ -35,12 +35,12 @@ class Crossing(NamedTuple):
 
 
 class Write(NamedTuple):
-    """A training that writes what is not its own.
+    """A training that writes values that are not its own.
 
     Args:
-        user: who trains.
+        user: the user that trains.
         name: of what is written.
-        owner: whose that is; None for a buffer of all.
+        owner: the user that the tensor belongs to; None for a shared buffer.
     """
 
     user: int
@@ -52,7 +52,7 @@ class _Turn(NamedTuple):
     """A training before the one that is looked at.
 
     Args:
-        user: whose.
+        user: the user.
         late: whether it comes when the values are those of ``Setting.then``.
         added: whether only the other run has it.
     """

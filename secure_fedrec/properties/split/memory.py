@@ -1,4 +1,4 @@
-"""What a model and a loss remember beside their parameters, noted and put back in place.
+"""State that a model and a loss keep beside their parameters, recorded and restored in place.
 
 A dict, a list, a plain tensor, an attribute, a variable of a closure, a global: local training may
 leave something there, and another user's training may find it. ``Memory`` walks all that a model
@@ -66,7 +66,7 @@ class Memory:
 
     Args:
         roots: a model, a loss.
-        parameters: tensors that somebody else puts back.
+        parameters: tensors that are restored elsewhere.
     """
 
     def __init__(self, *roots: object, parameters: Iterable[Tensor] = ()) -> None:
@@ -88,7 +88,7 @@ class Memory:
             each()
 
     def rewind(self) -> None:
-        """Put generators back, and nothing else."""
+        """Restore only the generators."""
         for each in self._rewind:
             each()
 

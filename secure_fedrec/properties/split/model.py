@@ -32,7 +32,7 @@ _USER = "{user}"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrivateSlot:
-    """What every user has one of: a row of a table, or a tensor of its own module.
+    """A private parameter of every user: a row of a table, or a tensor of the user's own module.
 
     Args:
         name: the table's name, or the tensor's name with ``{user}`` for the number.
@@ -71,7 +71,7 @@ class SplitModel:
 
     Attributes:
         tensors: every parameter and buffer under each of its names (the model's own, not copies).
-        slots: what every user has one of, and rules may average.
+        slots: private parameters of every user, which rules may average.
         counters: private integers, such as the batches a user's own normalisation has seen.
         own: both.
         aliases: names of private tensors that no pattern names.
@@ -107,7 +107,7 @@ class SplitModel:
             name for name in self._once(buffers) if name not in private_names
         )
         if not self.federated:
-            raise ConfigError("private", patterns, "names every parameter; none is federated")
+            raise ConfigError("private", patterns, "names every parameter, so none is federated")
         self.aliases = tuple(
             name
             for name in sorted(set(parameters) - private_names)
@@ -231,7 +231,9 @@ def _slots(
 ) -> tuple[PrivateSlot, ...]:
     """What the patterns name; every pattern must name something."""
     if not patterns:
-        raise ConfigError("private", patterns, "no parameter is private: there is nothing to split")
+        raise ConfigError(
+            "private", patterns, "no parameter is private, so the model cannot be split"
+        )
     sources: dict[str, dict[int, str]] = {}
     for pattern in patterns:
         expression = _compiled(pattern)
@@ -295,7 +297,9 @@ def _number_of_users(slots: tuple[PrivateSlot, ...], tensors: Values) -> int:
         raise ConfigError("private", counts, "do not agree on the number of users")
     (count,) = set(counts.values())
     if count < 2:
-        raise ConfigError("private", counts, "need at least 2 users: nobody could be disturbed")
+        raise ConfigError(
+            "private", counts, "need at least 2 users, or no user could disturb another"
+        )
     return count
 
 

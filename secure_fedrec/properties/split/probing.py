@@ -20,7 +20,7 @@ class Change(NamedTuple):
     Args:
         round: counted from 0.
         field: field of the input.
-        user: whose; None for the server.
+        user: the user; None for the server.
         name: name of the parameter.
     """
 
@@ -98,7 +98,7 @@ class Probe:
         """The line of the rule that reads what two inputs differ in.
 
         Args:
-            one: what is replaced.
+            one: the replaced input.
             other: the same, and one value more.
             whose: see ``moved``.
             name: name of the parameter whose update moves.

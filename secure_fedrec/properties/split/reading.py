@@ -50,8 +50,8 @@ class Line:
         file: its path.
         number: counted from 1.
         function: that it is part of.
-        operation: what torch does there, "branch", or "return".
-        writes: whether it writes what is not the user's own; it reads else.
+        operation: the operation of torch, "branch", or "return".
+        writes: whether it writes values that are not the user's own; otherwise it reads.
     """
 
     file: str
@@ -82,7 +82,7 @@ class _Event(NamedTuple):
         outputs: what its results, and what it wrote into, hold afterwards.
         written: where that lies.
         plain_output: a result that is not a tensor.
-        narrows: whether it picks a part of what it is given.
+        narrows: whether it selects a part of its input.
         hidden: why it has no place.
     """
 
@@ -298,11 +298,11 @@ def line_of(event: _Event | None, *, writes: bool = False) -> Line | None:
 
 
 class Allowed(NamedTuple):
-    """What a value may do, so that no line is blamed for it.
+    """Uses of a value that are allowed, so that no line is blamed for them.
 
     Args:
         own: events of the first run that end in what is its owner's, made of that alone.
-        shared: events that end in what may be made of everybody's.
+        shared: events that end in results that may depend on all users' values.
         foreign: tensors that are other users'.
     """
 
@@ -314,13 +314,13 @@ class Allowed(NamedTuple):
 def reading_line(
     one: Recorder, other: Recorder, ends: Iterable[int | None], allowed: Allowed | None = None
 ) -> Line | str | None:
-    """The line that reads what differs between two runs, or why there is none.
+    """The line that reads the difference between two runs, or why no line can be named.
 
     Args:
         one: a run.
         other: the run that differs.
         ends: events of the first run whose results should have been the same, in their order.
-        allowed: of a rule, what it may do with the value.
+        allowed: for a rule, the allowed uses of the value.
     """
     parted = next(
         (
@@ -358,7 +358,9 @@ def reading_line(
     if allowed is not None and ended:
         return line_of(ended[-1]._replace(what="return"))
     hidden = next((runs.one[each].hidden for each in found if runs.one[each].hidden), "")
-    return hidden or "in none of the lines that were followed: another thread, or no code of Python"
+    return (
+        hidden or "outside the lines that were followed: in another thread, or not in Python code"
+    )
 
 
 @dataclass(frozen=True, slots=True)

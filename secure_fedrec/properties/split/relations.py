@@ -1,6 +1,6 @@
 """How other users' values are related to the reader's.
 
-What a model or a rule does where somebody else's values are equal to one's own, near them or
+How a model or a rule behaves where another user's values are equal to one's own, near them or
 multiples of them, no independent draw finds. So others' values are drawn from the reader's, too.
 Where only one user's are, all others' are drawn from other tensors of the same shape: the reader's
 other private values, and federated ones or rows of them.
@@ -34,7 +34,7 @@ _DECADES = 2  # of c, up and down
 
 
 def relations_of(seed: int, users: int, *, each: bool = False) -> tuple[str, ...]:
-    """What every user's values are to the reader's in a trial.
+    """The relation of every user's values to the reader's in a trial.
 
     Of three trials one has another relation for each user, one the same for all, and in one a
     single user's values are related. All take turns.
@@ -90,7 +90,7 @@ def related(kind: str, scale: float, generator: torch.Generator, shared: int) ->
 
 
 class Across:
-    """What is made of other tensors: keys of the reader's query, users of items.
+    """Values made of other tensors: keys of the reader's query, users of items.
 
     Args:
         mine: the reader's private values.

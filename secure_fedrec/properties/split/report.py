@@ -1,4 +1,4 @@
-"""What a check of split personalization found."""
+"""The findings of a check of split personalization."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
@@ -24,10 +24,10 @@ class Smallest:
     differ in the owner's value, or in some trainings. Of a write one run is enough.
 
     Args:
-        trains: whose training shows it: the reader's, or of a user that writes into what is not
+        trains: the user whose training shows it: the reader, or a user that writes into values not
             its own, this user's.
-        trained_before: who trains before, once each, in this order; nobody, mostly. ``trains`` is
-            among them where a second training of it shows what the first one does not.
+        trained_before: users that train before, once each, in this order; mostly empty. ``trains``
+            is among them where a second training of it shows what the first one does not.
         left_out: places in ``trained_before`` of the trainings that only one of the runs has; empty
             where they differ in a value.
         changes: values that become others meanwhile: the "owner's" in one of the runs (it is
@@ -53,7 +53,7 @@ class Smallest:
 
     @property
     def trained_without(self) -> tuple[int, ...]:
-        """Who trains before in the other run."""
+        """Users that train before in the other run."""
         before = enumerate(self.trained_before)
         return tuple(user for place, user in before if place not in self.left_out)
 
@@ -73,12 +73,12 @@ class Smallest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Violation:
-    """One user's value moves what another user computes.
+    """One user's value changes another user's result.
 
     Args:
         constraint: 1, 2 or 3 as FURL counts them: independent local training, independent
             aggregation of federated, and of private parameters.
-        parameter: whose value crosses, by the name of its table, or with ``{user}``.
+        parameter: the parameter whose value crosses, by the name of its table, or with ``{user}``.
         owner: the user whose value it is; None for a value of the server.
         reader: the user whose local training or whose update it reaches. A federated update (2)
             reaches everybody; the first other user stands for all.
@@ -133,9 +133,9 @@ class SplitReport(CheckReport):
         trials: random trials made.
         federated: names of the federated parameters.
         private: names of the private ones.
-        violations: what refutes split personalization, in the order of the constraints.
-        gaps: what was not tested.
-        advice: what breaks no constraint, and would be better otherwise.
+        violations: findings that refute split personalization, in the order of the constraints.
+        gaps: parts that were not tested.
+        advice: findings that do not violate a constraint but should be changed.
         drawn: how often one user's values were drawn of each kind, to be compared with others.
     """
 
@@ -165,8 +165,8 @@ class Findings:
     """What trials have found so far; the same finding is kept once, as it was first seen.
 
     Attributes:
-        gaps: what was not tested, in the order found.
-        advice: what breaks no constraint and is better otherwise, likewise.
+        gaps: parts that were not tested, in the order found.
+        advice: findings that do not violate a constraint but should be changed, likewise.
         drawn: how often one user's values were drawn of each kind.
     """
 
@@ -216,11 +216,11 @@ class Findings:
         self._violations[constraint, parameter, users] = found
 
     def leave_open(self, subject: str, problem: str, seed: int | None = None) -> None:
-        """Note what was not tested, as a ``Gap``."""
+        """Note a part that was not tested, as a ``Gap``."""
         self.gaps.setdefault((subject, problem), Gap(subject=subject, problem=problem, seed=seed))
 
     def advise(self, advice: str) -> None:
-        """Note what breaks no constraint and is better otherwise."""
+        """Note a finding that does not violate a constraint but should be changed."""
         self.advice.setdefault(advice)
 
     @property

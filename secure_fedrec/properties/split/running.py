@@ -2,7 +2,7 @@
 
 Server optimisers, adaptive clipping and multi-task rules remember earlier rounds. That counts as
 their input: FURL's constraints must hold of it, too. So every party of a run has a rule of its own,
-whose state knows what this party was told and no more.
+whose state holds only what this party was told.
 """
 
 import copy

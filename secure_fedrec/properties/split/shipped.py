@@ -2,7 +2,7 @@
 
 Federated Averaging with a shared user table, as it is done where nothing is private: every
 participant downloads the model of all users, trains it, and sends all of it back. ``Averaging``
-averages every tensor whole, rows of absent users and all, and knows nothing of whose row is whose.
+averages every tensor whole, including rows of absent users, and does not know which row is whose.
 Only ``keep_private`` (z_i = 1) and other rules ask for a user's values, and get them out of the
 model that this user sent. A rule with state keeps it from round to round.
 """
@@ -50,7 +50,7 @@ class Shipped:
         Args:
             round_: the round.
             participants: the users.
-            backwards: whether they train in descending order, which nobody may notice.
+            backwards: whether they train in descending order, which must not change any result.
         """
         models: dict[int, Values] = {user: {} for user in participants}
         for user in reversed(participants) if backwards else participants:

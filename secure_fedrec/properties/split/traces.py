@@ -38,23 +38,23 @@ _CLOSELY: Final = 64
 _WRITERS: Final = 64  # are named at most
 
 Digests: TypeAlias = dict[int, tuple[bytes, ...]]
-"""What every reader's trainings end with, in brief; two where it trains twice."""
+"""Digests of the results of every reader's training; two where it trains twice."""
 
 Observed: TypeAlias = list[tuple[str, Values]]
-"""What a training shows, stage by stage: what it is in words, and values by name."""
+"""Observations of a training, stage by stage: a description, and values by name."""
 
 Overwritten: TypeAlias = tuple[int, str, int | None, float]
 """(who trained, name, whose values were overwritten or None for a shared buffer, change)."""
 
 
 class Setting(NamedTuple):
-    """A training that is looked at, and what comes before it.
+    """An observed training, and the trainings before it.
 
     Args:
-        others: state with what others hold, and the federated values of that time.
+        others: state with the other users' values, and the federated values of that time.
         history: who has trained before, on these values.
-        then: state with what others hold since.
-        reader: whose training it is.
+        then: state with the other users' values afterwards.
+        reader: the user that trains.
     """
 
     others: Values

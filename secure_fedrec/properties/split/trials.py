@@ -1,4 +1,4 @@
-"""What the trials of all three constraints share: their seed, and how results are compared."""
+"""Common parts of the trials of all three constraints: their seed, and how results are compared."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ class Trial:
         scale: standard deviation of random parameters.
         users: whose local training, and whose influence, is tested.
         kinds: kinds of the other private values that everything is compared with.
-        relations: what every user's values are to the reader's, where they are drawn from those.
+        relations: relation of every user's values to the reader's, where they are drawn from those.
     """
 
     seed: int

@@ -10,9 +10,9 @@ Import this module by name; it needs Hypothesis. The shortest test of an own alg
     def test_my_recommender_is_lossless(federation: Federation) -> None:
         assert_lossless(algorithm=lambda: MyRecommender(rank=2), **federation.arguments())
 
-What a strategy drew is printed with the falsifying example as code, to be put into a regular test
-below the imports that are printed with it; a comment there names what cannot be imported. Defaults
-keep a federation small enough for some milliseconds per example.
+The drawn value is printed with the falsifying example as code, to be put into a regular test below
+the imports that are printed with it; a comment there names what cannot be imported. Defaults keep a
+federation small enough for some milliseconds per example.
 """
 
 from secure_fedrec.errors import brought_by
@@ -113,7 +113,7 @@ def rating_tables(
     """Any small rating set.
 
     Clients may have rated nothing, one item, all items but one, or all; items may have no rating,
-    one, or one by everybody; stars are whole or half. Some are of the largest size.
+    one, or one by every client; stars are whole or half. Some are of the largest size.
 
     Args:
         draw: given by Hypothesis.
@@ -146,7 +146,7 @@ def rating_tables(
 
 @told()
 def cohorts(n_clients: int) -> st.SearchStrategy[CohortConfig]:
-    """Invitations: everybody, or any number of clients per round.
+    """Invitations: all clients, or any number of clients per round.
 
     With few clients per round some rounds have no participant, because a client and its denoiser
     must both be invited.

@@ -1,4 +1,4 @@
-"""What a strategy drew, as code that makes it again."""
+"""Code that makes the value that a strategy drew."""
 
 import sys
 from collections.abc import Callable, Iterator, Mapping

@@ -97,11 +97,11 @@ def stack_of(
     """A stack of a cloak, a ring and a collector.
 
     Args:
-        ratings: who rated what; a cloak may draw by how many rated an item.
+        ratings: the ratings; a cloak may draw by how many clients rated an item.
         width: values per row.
         streams: the run's random streams.
         codec: the ring.
-        cloak: its settings; None for none.
+        cloak: its settings; None without a cloak.
         collector: settings of denoisers, or what makes another collector from its sizes.
     """
     clients, items = ratings.n_clients, ratings.n_items
@@ -249,7 +249,7 @@ def fault_of(kind: str, step: str, *, round_: int, place: int) -> Fault:
 
 
 def whole_groups(binding: Binding) -> Callable[[IntArray], IntArray]:
-    """Who of an invited cohort takes part under denoisers, for a ``Scope``.
+    """Clients of an invited cohort that take part under denoisers, for a ``Scope``.
 
     A client needs its denoiser, and a denoiser one client at least.
     """

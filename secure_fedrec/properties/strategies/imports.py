@@ -15,12 +15,12 @@ _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
 _INSIDE: ContextVar[bool] = ContextVar("_INSIDE", default=False)
-"""Whether what is drawn is a part of something that is printed as a whole."""
+"""Whether the drawn value is a part of something that is printed as a whole."""
 
 
 @contextmanager
 def parts() -> Iterator[None]:
-    """What is drawn here is not printed by itself."""
+    """Values drawn here are not printed by themselves."""
     token = _INSIDE.set(True)
     try:
         yield
@@ -38,7 +38,7 @@ def tell(*values: Any) -> None:
 def telling(
     make: Callable[Concatenate[st.DrawFn, _P], _T],
 ) -> Callable[Concatenate[st.DrawFn, _P], _T]:
-    """Decorate what is to be a composite: its values are printed with their imports."""
+    """Decorate a composite strategy: its values are printed with their imports."""
 
     @wraps(make)
     def made(draw: st.DrawFn, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
@@ -53,10 +53,10 @@ def telling(
 def told(
     *instead: Any,
 ) -> Callable[[Callable[_P, st.SearchStrategy[_T]]], Callable[_P, st.SearchStrategy[_T]]]:
-    """Decorate what makes a strategy that is not a composite: its values are printed so, too.
+    """Decorate a function that makes another strategy: its values are printed so, too.
 
     Args:
-        instead: what is printed in place of the names in the code of a value.
+        instead: text printed in place of the names in the code of a value.
     """
 
     def decorate(

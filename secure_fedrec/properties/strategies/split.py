@@ -73,7 +73,7 @@ class SplitRun(Repeatable):
         ]
 
     def trained(self) -> tuple[int, ...]:
-        """Users with examples in every round: what the server averages."""
+        """Users with examples in every round, whose models the server averages."""
         return tuple(sum(self.sizes[user] > 0 for user in cohort) for cohort in self.cohorts)
 
     def arguments(self) -> dict[str, Any]:
@@ -100,7 +100,7 @@ def split_runs(
     """Runs of any partition and any cohorts, with at least one training in the first round.
 
     As a rule two users or more train in some round, so that something is averaged; in one run of
-    sixteen, one at a time. Users may have no examples; rounds may invite nobody, one user or all.
+    sixteen, one at a time. Users may have no examples; rounds may invite no user, one user or all.
 
     Args:
         draw: given by Hypothesis.
@@ -170,5 +170,5 @@ def by_root(summary: Summary) -> float:
 
 
 def equally(_summary: Summary) -> float:
-    """The same weight for everybody."""
+    """The same weight for all users."""
     return 1.0
