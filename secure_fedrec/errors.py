@@ -202,7 +202,7 @@ class MissingExtraError(FedRecError, ModuleNotFoundError):
 
     Args:
         package: as it is imported.
-        extra: what brings it.
+        extra: the extra that installs it.
         needed_by: the setting or function that needs it; "" where whoever asked knows.
     """
 
@@ -211,7 +211,7 @@ class MissingExtraError(FedRecError, ModuleNotFoundError):
         project = _PROJECTS.get(package, package)
         lacking = f"{needed_by} needs {project}, which" if needed_by else project
         super().__init__(
-            f"{lacking} is not installed; pip install 'secure-fedrec[{extra}]' brings it",
+            f"{lacking} is not installed; pip install 'secure-fedrec[{extra}]' installs it",
             name=package,
         )
 

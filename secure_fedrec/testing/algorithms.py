@@ -143,7 +143,7 @@ class AlgorithmContract:
         require(after.round == 1, f"the server's step leads from round 0 to round {after.round}")
 
     def test_arrays_of_a_public_state_keep_their_shapes(self) -> None:
-        """Arrays keep their shapes, unless the algorithm names the varying ones: hosts refuse others."""
+        """Arrays keep their shapes, unless the algorithm names the varying: hosts refuse others."""
         algorithm, problem = self.algorithm(), self.problem()
         _, after = self._summed([problem.vault.clients])
         try:

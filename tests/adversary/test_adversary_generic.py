@@ -189,7 +189,7 @@ def test_nothing_is_concluded_about_a_stack_that_states_nothing() -> None:
 
 
 def test_what_is_no_game_is_refused() -> None:
-    with pytest.raises(ConfigError, match="no game"):
+    with pytest.raises(ConfigError, match="is not a game"):
         play(rows(()), corrupt=("server",), hides="everything", seed=1, trials=1)
     with pytest.raises(ConfigError, match=r"layer\.stands\.hides.*unknown"):
         Stand(corrupt=("server",), hides="everything")  # type: ignore[arg-type]

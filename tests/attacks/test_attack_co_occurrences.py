@@ -170,7 +170,7 @@ def test_sums_come_back_from_the_regression_or_not_at_all(
 def test_sums_that_several_factors_make_whole_are_not_told() -> None:
     rows = np.array([[1, 1], [1, 1], [1, 0], [1, 0], [0, 1], [0, 1]])
     weights = inverse_weights((rows.T @ rows).astype(np.float64), 2.0, 1)
-    with pytest.raises(InapplicableError, match="several would be"):
+    with pytest.raises(InapplicableError, match="or several, give whole numbers"):
         sums_of_weights(weights, 2.0, len(rows))
     weights = inverse_weights((rows.T @ rows).astype(np.float64), 2.5, 1)
     np.testing.assert_array_equal(sums_of_weights(weights, 2.5, len(rows)), rows.T @ rows)

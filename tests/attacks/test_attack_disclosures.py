@@ -178,7 +178,7 @@ def test_a_missing_extra_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     run, truth = planted("sums")
     monkeypatch.setitem(sys.modules, "flint", None)
     found = evaluate(SUITE["sum-decoding"], WHO["server"], run.transcript, truth, seed=0)
-    assert found.not_installed.endswith("pip install 'secure-fedrec[lattice]' brings it")
+    assert found.not_installed.endswith("pip install 'secure-fedrec[lattice]' installs it")
 
 
 def test_who_knows_the_seed_names_clients_in_sums_of_several() -> None:

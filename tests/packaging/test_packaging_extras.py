@@ -139,7 +139,7 @@ def test_who_needs_an_extra_is_told_its_name(
 ) -> None:
     ended = run_without((absent,), code, cwd=tmp_path)
     last = ended.stderr.splitlines()[-1]
-    assert f"{absent} is not installed; pip install 'secure-fedrec[{extra}]' brings it" in last
+    assert f"{absent} is not installed; pip install 'secure-fedrec[{extra}]' installs it" in last
 
 
 def test_a_deployment_without_flower_names_the_extra(tmp_path: Path) -> None:
@@ -148,7 +148,7 @@ def test_a_deployment_without_flower_names_the_extra(tmp_path: Path) -> None:
     words = ("deploy", str(config), "--out", str(tmp_path / "out"))
     ended = run_without(("flwr",), command(*words), cwd=tmp_path)
     assert ended.returncode == 2, ended.stderr
-    assert "pip install 'secure-fedrec[flower]' brings it" in ended.stderr
+    assert "pip install 'secure-fedrec[flower]' installs it" in ended.stderr
 
 
 def test_metrics_without_their_library_name_the_extra(tmp_path: Path) -> None:
@@ -159,6 +159,6 @@ def test_metrics_without_their_library_name_the_extra(tmp_path: Path) -> None:
     assert (ended.returncode, ended.stderr) == (
         2,
         "secure-fedrec: --metrics needs prometheus-client, which is not installed; "
-        "pip install 'secure-fedrec[metrics]' brings it\n",
+        "pip install 'secure-fedrec[metrics]' installs it\n",
     )
     assert list(tmp_path.iterdir()) == [config]
