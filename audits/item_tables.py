@@ -322,7 +322,7 @@ def item_table_system(
             leaves=leaves,
             remark="Keeping the user's side at the client does not hide it from a reader of the "
             "change of the item table: rows of items that the client interacted with and rows of "
-            f"sampled items move in opposite directions.",
+            "sampled items move in opposite directions.",
         ),
         kinds=MappingProxyType({**dict.fromkeys(DATASETS, of_set), FILE: of_file}),
         default_data="ml-100k",

@@ -48,7 +48,7 @@ _OTHERS: Mapping[str, Mapping[str, str]] = MappingProxyType(
             "of": "the whole run",
             "about": "whether every round ends in the same bits as that of the plain twin, which "
             "sums the same clients' own uploads without any layer, and whether layers did to "
-            f"rows what their records state; run.check_lossless trains the twin",
+            "rows what their records state; run.check_lossless trains the twin",
             "unit": "true or false",
             "worse": "false",
             "bounded": "by equals, without attack and adversary",
@@ -59,7 +59,7 @@ _OTHERS: Mapping[str, Mapping[str, str]] = MappingProxyType(
             "about": "by how much the run is better than the best trivial rule (a mean, a "
             "majority, popularity) that could replace it: by RMSE if it is measured, else by the "
             "first figure of utility. If no exact sum is released, only rules count that a "
-            f"client can follow alone",
+            "client can follow alone",
             "unit": "unit of the figure compared; negative if the rule is better",
             "worse": "lower",
             "bounded": _ALONE,

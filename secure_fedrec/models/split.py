@@ -172,7 +172,7 @@ def _require_parameters_only(model: nn.Module) -> None:
             "model",
             others,
             "state besides the parameters would pass from client to client; build the model "
-            f"without "
+            "without "
             "it (e.g. track_running_stats=False), or register constants with persistent=False",
         )
     for name, weight in parameters.items():

@@ -202,9 +202,9 @@ def recorded() -> list[dict[str, Any]]:
 def section(rows: Sequence[Mapping[str, Any]]) -> str:
     """What stands between the marks of the page."""
     missing = [f"`{preset}`" for preset in PRESETS if preset not in {row["preset"] for row in rows}]
-    left = (
-        f"\nNot in the table, because their runs take longer: {', '.join(missing)}.\n" if missing else ""
-    )
+    left = ""
+    if missing:
+        left = f"\nNot in the table, because their runs take longer: {', '.join(missing)}.\n"
     return f"\n{table(rows)}{left}\n"
 
 

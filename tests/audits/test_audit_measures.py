@@ -220,7 +220,7 @@ def test_a_record_that_leaves_something_out_is_refused(lacking: str) -> None:
     ids=str,
 )
 def test_a_record_without_a_rule_or_a_floor_is_refused(severity: Any) -> None:
-    with pytest.raises(ValueError, match="named: a figure must (have a severity|state its floor)"):
+    with pytest.raises(ValueError, match=r"named: a figure must (have a severity|state its floor)"):
         Measure(**{**GOOD, "severity": severity})
 
 

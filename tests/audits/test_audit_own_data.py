@@ -229,7 +229,10 @@ def test_what_ratings_are_is_not_decided_for_anybody(
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("user;item;rating\na;b;3,0\nc;d;2,5\n", "'3,0' is not a number: write decimals with a point"),
+        (
+            "user;item;rating\na;b;3,0\nc;d;2,5\n",
+            "'3,0' is not a number: write decimals with a point",
+        ),
         ("1;2;3,0\n2;3;2,5\n", "column 3: '3,0' is not a number: write decimals with a point"),
         (
             "user;item;rating\na;b;3\nc;d;2,5\n",

@@ -238,7 +238,8 @@ def test_a_damaged_configuration_of_a_run_is_refused(
         ),
         (
             ("explain", "protectoin.rho"),
-            "name = 'protectoin.rho': is not an attack, figure, layer or key (choices: protection.rho)",
+            "name = 'protectoin.rho': is not an attack, figure, layer or key "
+            "(choices: protection.rho)",
         ),
         (("data", "get", "netflix"), "data.name = 'netflix': unknown data set (choices: ml-100k"),
         (("data", "get"), "NAME: is missing (choices: ml-100k"),

@@ -126,11 +126,13 @@ def test_a_configuration_survives_with_its_defaults_spelt_out() -> None:
         ({"algorithm": {"name": 3}}, "algorithm.name = 3: unknown algorithm (choices: ease"),
         (
             {"algorithm": {"name": "furl"}, "data": {"name": "assist2009"}},
-            "data.name = 'assist2009': is not a data set that furl learns from (choices: stickers, ",
+            "data.name = 'assist2009': is not a data set that furl learns from "
+            "(choices: stickers, ",
         ),
         (
             {"algorithm": {"name": "pmf"}, "data": {"name": "20newsgroups"}},
-            "data.name = '20newsgroups': is not a data set that pmf learns from (choices: ml-100k, ",
+            "data.name = '20newsgroups': is not a data set that pmf learns from "
+            "(choices: ml-100k, ",
         ),
         (
             {"algorithm": {"name": "hpfl"}, "data": {"name": "ml-100k"}},

@@ -301,7 +301,8 @@ def test_text_of_a_pattern() -> None:
     for wrong in ("", "ab1", "12", "abc\n"):
         with pytest.raises(ConfigError) as refused:
             Named(name=wrong)
-        assert str(refused.value) == f"named.name = {wrong!r}: is not a name (choices: word, 0 to 9)"
+        told = f"named.name = {wrong!r}: is not a name (choices: word, 0 to 9)"
+        assert str(refused.value) == told
 
 
 def test_a_unit_is_no_rule() -> None:

@@ -200,7 +200,9 @@ def test_another_model_is_refused(start: dict[str, Any]) -> None:
 
 def test_unknown_clients_are_refused() -> None:
     for named in ({"updates": {7: model()}}, {"updates": {}, "drops": {7: Kind.UPLOAD}}):
-        with pytest.raises(ConfigError, match=r"updates\.client = 7: is not one of this federation"):
+        with pytest.raises(
+            ConfigError, match=r"updates\.client = 7: is not one of this federation"
+        ):
             masks().mean(start=model(), **named)
     with pytest.raises(ConfigError, match=r"updates\.client = 'a'"):
         masks().mean({"a": model()}, start=model())  # type: ignore[dict-item]

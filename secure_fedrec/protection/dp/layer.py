@@ -69,7 +69,7 @@ SKELLAM = Layer(
     claim=Claim(
         system="federated PMF with distributed differential privacy (Agarwal et al. 2021)",
         hides="a client's whole contribution, rows and counts, from the server and from anyone who "
-        f"sees the model, up to the stated epsilon and delta",
+        "sees the model, up to the stated epsilon and delta",
         assumes="as masking; at most the configured number of clients reveal their noise",
         lossless=False,
         found="counts and tail rows are estimates; the cost is accuracy",
@@ -77,7 +77,7 @@ SKELLAM = Layer(
     elsewhere=Claim(
         system="{name}{of} with distributed differential privacy (Agarwal et al. 2021)",
         hides="{uploads}, from the server and from anyone who sees the model, up to the stated "
-        f"epsilon and delta",
+        "epsilon and delta",
         assumes="as masking; at most the configured number of clients reveal their noise",
         lossless=False,
         found="sums are estimates; the cost is accuracy{beside}",

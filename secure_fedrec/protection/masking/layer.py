@@ -73,7 +73,7 @@ MASKING = Layer(
             raises="lone rows",
             costs="a round of masked counts before every sum, and rows of fewer clients are not "
             "learned; a floor raises how many clients a sum is over and does not hide any of "
-            f"them",
+            "them",
             lossless=False,
         ),
     ),
