@@ -30,7 +30,7 @@ class Worlds(NamedTuple):
     A client's row of an item is its rating; its vector for a bag, all its ratings.
 
     Attributes:
-        first, second: float64[n, m] ratings; 0 where there is none.
+        first, second: float64[n, m] ratings; 0 for unrated items.
     """
 
     first: FloatArray
@@ -42,7 +42,7 @@ class Worlds(NamedTuple):
 
 
 def weigh_view(view: View, worlds: Worlds) -> float:
-    """Evidence for the second world over the first: positive, negative, or 0 where there is none.
+    """Evidence for the second world over the first: positive or negative; 0 without evidence.
 
     Raises:
         UnknownTraitError: the stack does not state a trait that is needed to read the view.

@@ -31,7 +31,7 @@ def require_attack(attack: Any) -> None:
     """Check what an attack states: its name, all lines of its card, and its control.
 
     Raises:
-        AssertionError: what is missing, or unknown.
+        AssertionError: names what is missing or unknown.
     """
     require(not isinstance(attack, type), "is a class, but must be an object")
     for part in ("name", "card", "control", "run"):
@@ -63,7 +63,7 @@ def require_measures(measures: Any) -> None:
     """Check figures of an attack: records by key, with a secret, judged by known figures.
 
     Raises:
-        AssertionError: what is missing, or unknown.
+        AssertionError: names what is missing or unknown.
     """
     require(
         isinstance(measures, Mapping) and bool(measures), "are not a mapping of Measures by key"

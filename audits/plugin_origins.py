@@ -78,7 +78,7 @@ def owner_of(module: str) -> str | None:
 
 
 def source_of(module: str) -> Path | None:
-    """The source file of a module, found without importing it; None where there is none."""
+    """The source file of a module, found without importing it; None without a source file."""
     places: Any = None
     spec, name = None, ""
     for part in module.split("."):

@@ -165,7 +165,7 @@ def named(raw: Mapping[str, Any]) -> Named:
 
 
 def _list(raw: Mapping[str, Any], key: str) -> Sequence[Any]:
-    """A list of names; nothing where there is none."""
+    """A list of names; empty without a list."""
     names = raw.get(key, [])
     if key == "measures" and not isinstance(names, list):
         raise ConfigError(key, names, "must be a list of names of plug-ins")
@@ -253,7 +253,7 @@ def attack_called(name: str, *, key: str) -> str:
     """The own name of an attack that a user asks for; a plug-in is loaded.
 
     Raises:
-        ConfigError: there is none, or it cannot be loaded.
+        ConfigError: the plug-in does not exist, or cannot be loaded.
     """
     loaded = load("attack", name, key=key)
     return loaded[0].name if loaded else attack_named(name, key=key).name
@@ -321,7 +321,7 @@ def _imported(written: str, *, key: str) -> tuple[ModuleType, Any]:
     """The module and the object of "package.module:OBJECT".
 
     Raises:
-        ConfigError: there is no such module or object, or the module cannot be imported.
+        ConfigError: the module or object does not exist, or the module cannot be imported.
     """
     path, _, attribute = written.partition(":")
     try:

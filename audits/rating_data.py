@@ -91,7 +91,7 @@ class TableData(Settings, section="data"):
         name: data set.
 
     Raises:
-        ConfigError: there is no such data set, or a field for synthetic data is used with another
+        ConfigError: the data set is unknown, or a field for synthetic data is used with another
             set.
     """
 

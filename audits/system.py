@@ -1,4 +1,4 @@
-"""What an audit asks of an algorithm: its settings, its data, its claims, and what to say of it.
+"""An audit's interface to an algorithm: its settings, data, claims, and texts for reports.
 
 A ``System`` is one algorithm as audits see it. It names the data sets that it learns from, each
 with the classes of its settings; it loads one; and what it loads hands out ``Task``s: the data of
@@ -28,12 +28,12 @@ Secrets = Mapping[str, Mapping[str, npt.NDArray[Any]]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Nouns:
-    """What a report calls things, in the plural.
+    """A report's nouns, in the plural.
 
     Args:
         clients: parties of the federation.
-        items: what examples are about.
-        examples: what clients learn from.
+        items: the objects that examples are about.
+        examples: the records that clients learn from.
     """
 
     clients: str = "clients"
@@ -70,11 +70,11 @@ class DataFacts:
 
 
 class Fresh(NamedTuple):
-    """What one run needs for itself alone.
+    """The objects that one run needs for itself only.
 
     Attributes:
-        algorithm: what is trained.
-        problem: what it learns from, in vaults of its own, and how it is judged.
+        algorithm: the algorithm to train.
+        problem: its data, in vaults of its own, and how it is judged.
         bags: sizes of the bags that it gives to, by name.
     """
 
@@ -97,7 +97,7 @@ class Task(Protocol):
         """Algorithm and problem of one more run, always the same."""
 
     def secrets(self) -> Secrets:
-        """What attacks are scored against, beside the private tables that a run records."""
+        """Truth that attacks are scored against, beside the private tables that a run records."""
 
 
 class Dataset(Protocol):
@@ -123,11 +123,11 @@ class Undivided:
 
     @property
     def folds(self) -> Sequence[int]:
-        """There is one."""
+        """Always 1."""
         return (0,)
 
     def task(self, fold: int) -> Task:
-        """The one there is."""
+        """The only task."""
         return self.only
 
 
@@ -137,9 +137,9 @@ class Check:
 
     Args:
         name: name of the property.
-        holds: whether it does; None where nothing could be tested.
+        holds: whether the property holds; None where it could not be tested.
         text: the outcome in words.
-        facts: what else is known, as JSON values.
+        facts: further facts, as JSON values.
     """
 
     name: str
@@ -172,13 +172,13 @@ class DataKind:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statement:
-    """What was audited, in the words of a report.
+    """The words of a report about the audited algorithm.
 
     Args:
         name: name of the algorithm, and where it was published.
         stays: what never leaves a client.
-        leaves: what does.
-        remark: what a reader must not misunderstand; None if there is nothing.
+        leaves: what a client sends.
+        remark: a remark against misunderstandings; None without one.
     """
 
     name: str
@@ -188,14 +188,14 @@ class Statement:
 
 
 class Wanted(NamedTuple):
-    """What a data set is read for.
+    """The settings that a data set is read for.
 
     Attributes:
         data: settings of ``[data]``.
         algorithm: settings of ``[algorithm]``.
         seed: seed of the run.
         data_dir: where data sets lie.
-        cohort: who takes part in a round.
+        cohort: which clients take part in a round.
     """
 
     data: Any
@@ -227,9 +227,8 @@ class Device(Protocol):
 
         Args:
             algorithm: settings of ``[algorithm]``.
-            facts: what everybody knows of the data, as JSON values (``Apart.public``).
-            own: what a client knows of its own, beside its examples (``Apart.own``); empty at the
-                server.
+            facts: public facts about the data, as JSON values (``Apart.public``).
+            own: a client's private facts beside its examples (``Apart.own``); empty at the server.
         """
 
 
@@ -238,10 +237,10 @@ class Apart(Protocol):
     """Capability of a task: its data can be parted among hosts."""
 
     def public(self) -> Mapping[str, Any]:
-        """What every host is told of the data, as JSON values."""
+        """The facts about the data that every host is told, as JSON values."""
 
     def own(self, client: int) -> Mapping[str, npt.NDArray[Any]]:
-        """What one client's host is given beside the examples in its vault."""
+        """The facts that one client's host is given beside the examples in its vault."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -250,9 +249,9 @@ class System:
 
     Args:
         name: its name in configurations.
-        statement: what a report says of it, so set.
+        statement: the words of a report about it, with these settings.
         kinds: data sets by name.
-        default_data: the one that is taken where a configuration names none.
+        default_data: the data set of configurations that do not name one.
         claims: what each stack of layers over the summed rows promises; no other stack is allowed.
         bag_claims: likewise over bags.
         gives_to_bags: whether settings make the algorithm give vectors to bags.

@@ -1,4 +1,4 @@
-"""Text on a terminal: nothing that a file or a configuration holds moves a cursor or a colour.
+"""Text for a terminal, without control characters from files or configurations.
 
 Reasons, names and paths come from elsewhere. The streams of the console script are wrapped here, so
 that no ``print`` has to think of it.
@@ -25,11 +25,11 @@ _SHOWN: Final = {each: ascii(chr(each))[1:-1] for each in _CONTROLS}
 class Spoken:
     r"""A text stream that shows control characters (``\x1b``) in place of sending them.
 
-    A carriage return passes at the start of what is written, where a progress bar has it; inside of
-    a line it would write over what stands there.
+    A carriage return passes at the start of a text, where a progress bar has it; inside a line it
+    would overwrite the line.
 
     Args:
-        stream: what is written to; whatever else is asked goes to it as it is.
+        stream: the stream that is written to; other calls are forwarded to it unchanged.
     """
 
     def __init__(self, stream: Any) -> None:
@@ -77,7 +77,7 @@ def say(line: str) -> None:
 def leave_bars() -> None:
     """Leave the bars to the process that this one was forked from.
 
-    They share a lock, which whoever is killed with it would keep: all would wait for it for ever.
+    They share a lock. A worker killed while it holds the lock would make all others wait for ever.
     """
     _LEFT.append(True)
     if (bars := _bars()) is not None:

@@ -6,8 +6,8 @@
         assert_no_leak(recorded_run, attack="lattice", adversary="server", max_auc=0.6)
 
 ``assert_lossless`` and ``assert_split_personalization`` are those of ``secure_fedrec.properties``.
-``audits.pytest_plugin`` gives the fixture ``recorded_run``. Nothing that takes long is imported
-before it is asked for.
+``audits.pytest_plugin`` gives the fixture ``recorded_run``. Modules that take long to import are
+imported on demand.
 """
 
 import os
@@ -78,7 +78,7 @@ def assert_no_leak(
     Raises:
         AssertionError: a bound does not hold; the message names the adversary, the attack, the
             figure, its value and limit, and the seed that repeats it.
-        TypeError: nothing of the kind can be audited.
+        TypeError: an object of this type cannot be audited.
         ConfigError: no bound, an unknown figure, one that cannot fall, a wrong setting, or an
             adversary that the result does not have, or that a recording cannot show.
         DataError, TranscriptError, CheckpointError: as ``audits.audit`` and ``audits.attack`` do.
@@ -101,7 +101,7 @@ def _gates(attack: str, adversary: str, bounds: Mapping[str, float]) -> "list[Ga
     """A gate for each bound.
 
     Raises:
-        ConfigError: there is none, or one is not a gate.
+        ConfigError: gates are missing, or one is not a gate.
     """
     from attacks.scoring.measures import MEASURES  # noqa: PLC0415
     from audits.config.tables import build  # noqa: PLC0415
@@ -179,7 +179,7 @@ def _require_same(audited: "AuditResult", asked: "Adversary") -> None:
 
 
 def _of_recording(asked: "str | Adversary") -> "Adversary":
-    """Who looks at a recording of a loop of one's own.
+    """The adversary of a recording of a loop of one's own.
 
     Raises:
         ConfigError: it knows the seed, from which nothing follows in such a recording.
@@ -239,7 +239,7 @@ def _as_found(finding: Mapping[str, Any]) -> "Finding":
 
 
 def _words(result: "GateResult") -> str:
-    """What came of a gate: figure, value and limit."""
+    """The result of a gate: figure, value and limit."""
     from audits.gates.gate import Outcome  # noqa: PLC0415
 
     gate = result.gate

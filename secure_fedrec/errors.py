@@ -99,7 +99,7 @@ class ConfigError(FedRecError, ValueError):
     Attributes:
         problem: the clause as it reads, with the related keys filled in.
         entry: number from 0 of the table that the key stands in, where it is one of a list of
-            tables; None where it is not, or nobody said.
+            tables; None where it is not, or is unknown.
     """
 
     entry: int | None = None
@@ -203,7 +203,7 @@ class MissingExtraError(FedRecError, ModuleNotFoundError):
     Args:
         package: as it is imported.
         extra: the extra that installs it.
-        needed_by: the setting or function that needs it; "" where whoever asked knows.
+        needed_by: the setting or function that needs it; "" where the caller knows it.
     """
 
     def __init__(self, package: str, extra: str, needed_by: str = "") -> None:
@@ -302,7 +302,7 @@ class ProtocolError(FedRecError):
 
 
 class RefusalError(ProtocolError):
-    """A message is refused for what the server sent or all have settled, and for nothing of data.
+    """A message is refused for the server's messages or agreed settings, never for data.
 
     A client's host tells the server so, in these words.
     """

@@ -10,7 +10,7 @@ from secure_fedrec.uploads import RowBlock, Upload
 
 
 class LocalUpload(Protocol):
-    """What a stack needs of an algorithm's client step, for a batch of clients."""
+    """The interface of an algorithm's client step that a stack needs, for a batch of clients."""
 
     @property
     def clients(self) -> IntArray:
@@ -18,11 +18,11 @@ class LocalUpload(Protocol):
 
     @property
     def upload(self) -> Upload:
-        """What the clients give out, as it is sent without a cloak."""
+        """The clients' upload, as it is sent without a cloak."""
 
 
 class LocalModel(LocalUpload, Protocol):
-    """Capability of a client step on ratings: what a cloak may ask of it besides."""
+    """Capability of a client step on ratings: further methods that a cloak may call."""
 
     @property
     def rated(self) -> RowBlock:

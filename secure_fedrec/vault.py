@@ -298,7 +298,7 @@ class Vault:
         """Where in every column the state of some clients is.
 
         Raises:
-            ValueError: the state of one is not held.
+            ValueError: the vault does not hold the state of one of them.
         """
         if not self.named:
             return clients

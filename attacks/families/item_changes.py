@@ -163,8 +163,8 @@ class ScoreVectors(OneRound, SuiteAttack):
         outnumber positives.
     Reference: Gradients of a matrix factorization are multiples of the user vector (Chai et al.
         2021), applied to PFedRec's score functions and FedRAP's.
-    Limits: Tells no length. A vector that moves within the round is read as it was on the way. Of
-        clients that all start alike nobody is named before the second round.
+    Limits: Tells no length. A vector that moves within the round is read as it was on the way.
+    Clients that all start alike are not named before the second round.
     """
 
     name = "score-vector"

@@ -1,4 +1,4 @@
-"""What an organisation learns about another from item vectors, exchanged or summed."""
+"""Attacks by which an organisation learns about another from item vectors, exchanged or summed."""
 
 import numpy as np
 

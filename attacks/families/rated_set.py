@@ -1,4 +1,4 @@
-"""What item numbers of uploads reveal: items that are touched, repeated, or never touched."""
+"""Attacks on item numbers of uploads: items that are touched, repeated, or never touched."""
 
 from collections.abc import Sequence
 

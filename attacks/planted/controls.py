@@ -82,7 +82,7 @@ def positive_control(name: str) -> ControlResult:
 
 
 def control_result(attack: Controlled) -> ControlResult:
-    """What an attack reaches in the federation of its control, with the required floor."""
+    """The figure of an attack in the federation of its control, with the required floor."""
     control = attack.control
     own = MEASURES[control.measure].severity.floor if control.floor is None else control.floor
     value = planted_finding(attack).figures.get(control.measure)
@@ -90,7 +90,7 @@ def control_result(attack: Controlled) -> ControlResult:
 
 
 def planted_finding(attack: Controlled) -> Finding:
-    """What an attack finds in the federation of its control."""
+    """The result of an attack in the federation of its control."""
     run, truth = planted(attack.control.on)
     return tried(attack, WHO[attack.control.who], run.transcript, truth, seed=0)
 

@@ -1,7 +1,7 @@
 """A planted federation whose clients send their pairs of items, once.
 
-Clients have items of one of three groups, and some an item that nobody else has. One item of each
-is held out: the sums of the others' pairs tell its group.
+Clients have items of one of three groups, and some have an item that no other client has. One item
+of each is held out: the sums of the others' pairs tell its group.
 """
 
 from dataclasses import asdict

@@ -59,7 +59,7 @@ class PlantedPartners(PlantedSum):
     def client_step(
         self, clients: IntArray, public: PublicState, vault: Vault, streams: Streams
     ) -> FinishedStep:
-        """One number that says that it is there."""
+        """One number, which marks that the client takes part."""
         ends, rows = np.arange(len(clients) + 1), np.zeros(len(clients), dtype=np.int32)
         block = RowBlock(indptr=ends, rows=rows, values=np.ones((len(clients), 1)))
         upload = Upload(clients=clients, blocks={TABLE: block})

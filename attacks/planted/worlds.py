@@ -134,7 +134,7 @@ def _worlds(
     """Ratings that differ in two clients outside the coalition, or in one of them.
 
     Raises:
-        ConfigError: there is no such game, or no client is left outside.
+        ConfigError: the game is unknown, or no client is left outside.
     """
     left = [c for c in range(sizes.n_clients) if c not in {*known, *stack.denoisers}]
     if len(left) < 2:
@@ -216,7 +216,7 @@ class PlantedRatingStep:
 
     Args:
         clients: int64[B].
-        grid: float64[B, m], 0 where there is none.
+        grid: float64[B, m] ratings, 0 for unrated items.
         in_bag: whether they go to a bag.
     """
 

@@ -172,9 +172,9 @@ def score_drafts(matches: Matches, *, prefix: str, seed: int) -> Scored:
 def score_disclosed(matches: Matches, attributes: Mapping[str, IntArray], *, seed: int) -> Scored:
     """Score how well the vectors of disclosed members predict their attributes.
 
-    The vectors of all others are not asked, neither to train nor to judge the classifier: nobody
-    has seen them. Nor is the draft closest to such a vector: to look it up would bring in the
-    vector, and any set of points, however noisy, would then seem to tell its attributes.
+    The vectors of all others, which no party has seen, are used neither to train nor to judge the
+    classifier. Nor is the draft closest to such a vector: to look it up would bring in the vector,
+    and any set of points, however noisy, would then seem to tell its attributes.
 
     Args:
         matches: members beside their closest drafts.

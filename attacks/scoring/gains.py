@@ -262,7 +262,7 @@ Gains: TypeAlias = dict[str, Gain | Estimate | Persons | None]
 
 
 def gain_figures(gains: Gains, level: Level) -> Figures:
-    """Each gain with ``_low``, ``_high`` and ``_certain``; None where there is none to measure.
+    """Each gain with ``_low``, ``_high`` and ``_certain``; None where it cannot be measured.
 
     Persons are counted: there is one number.
     """

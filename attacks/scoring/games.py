@@ -1,9 +1,9 @@
 """Games: the harness gives an attack its view, keeps the truth, and scores the claims afterwards.
 
 Each kind of claim is a game of its own and stands beside its scorer, in a module of this package;
-nothing here knows what kinds there are. Every figure stands beside two others: what is known
-without the view (the prior, or chance), and what the same claims give against permuted truth (the
-null control, which must sit at chance).
+this module does not know the kinds. Every figure stands beside two others: what is known without
+the view (the prior, or chance), and what the same claims give against permuted truth (the null
+control, which must sit at chance).
 """
 
 from collections.abc import Mapping
@@ -264,7 +264,7 @@ def _received(view: View) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
     What it knows beforehand is to be read as well. Sums of what it can read one by one tell nothing
     beside it, hidden counts stand in the sum, and of sums under noise, and what they move, the
-    price says what they tell: nobody has to read them. Held is what tells of clients: neither
+    price says what they tell: attacks need not read them. Held is what tells of clients: neither
     uploads that it cannot read, nor traffic, of which it sees sizes and times.
     """
     told, knowledge = view.received(), Knowledge.of(view)

@@ -1,7 +1,7 @@
 """Sets of items of every client, and the pairs of two families of sets, block by block of clients.
 
 A view shows of each client the few items that its messages name: ragged sets, no grid of clients by
-items. Whoever needs more than they hold at once goes through them block by block.
+items. They are read block by block where they do not fit in memory at once.
 """
 
 from dataclasses import dataclass
@@ -61,7 +61,7 @@ class ItemSets:
 
     @classmethod
     def whole(cls, clients: int, n_items: int) -> "ItemSets":
-        """The whole catalogue of everybody."""
+        """The whole catalogue for every client."""
         items = np.tile(np.arange(n_items, dtype=np.int32), clients)
         return cls(indptr=np.arange(clients + 1) * n_items, items=items, n_items=n_items)
 

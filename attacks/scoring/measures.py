@@ -302,7 +302,7 @@ def require_gains(measures: Mapping[str, Measure], known: Mapping[str, Measure])
 
     Args:
         measures: the measures by key.
-        known: all that there are, these among them.
+        known: all known measures, including these.
 
     Raises:
         ValueError: there is one.
@@ -319,7 +319,7 @@ def require_numbers(figures: Mapping[str, object]) -> None:
     """Refuse figures that a report cannot hold: each must be a finite number or None.
 
     Raises:
-        ValueError: one is not; names it.
+        ValueError: a name is unknown; names it.
     """
     for key, value in figures.items():
         if value is not None and not _is_number(value):
@@ -362,7 +362,7 @@ def measures_of(figures: Figures) -> list[Measure]:
 
 
 def leading(figures: Figures) -> Measure | None:
-    """The figure that represents a finding; None if it has none with its own key."""
+    """The figure that represents a finding; None if no figure with its own key does."""
     listed = [each for each in measures_of(figures) if each.page.listed]
     return min(listed, key=lambda each: not each.page.leads, default=None)
 

@@ -1,22 +1,23 @@
-"""What an organisation's item vectors tell: how often items were chosen, and its users.
+"""Games on an organisation's item vectors: how often items were chosen, and its users.
 
 **Sales.** The adversary knows sales of its own, of items that both have, and fits a linear probe to
 them: from the organisation's vectors of these items to the logarithm of how often they sell at
-home. The harness plays that part, as it has the counts. What is judged are items that the adversary
-does not sell: of these it knows nothing without the vectors. Where it is shown no others, those
-that both sell are judged, beside its own sales of them, which tell most of it. Who sells nothing (a
-server) is given the sales of all other organisations, more than anyone knows.
+home. The harness plays that part, as it has the counts. Only items that the adversary does not sell
+are judged: without the vectors it knows nothing of these. Where it is shown no others, those that
+both sell are judged, beside its own sales of them, which tell most of it. An adversary that sells
+nothing (a server) is given the sales of all other organisations, which is more than any party
+knows.
 
 **Members.** The adversary has records of persons, what each has chosen, and asks of each whether it
 is of a user of the organisation. Vectors are trained on what the same users choose together; so the
 choices of one whom they were trained on are explained by them better than those of another. The
 statistic is the share of a record, beside what popularity explains of it, that is a linear function
 of the vectors. The harness plays the part of the records: they are candidates in the truth, users
-of all organisations, of which those of the others stand for persons who are nobody's users there.
-How many items a person chose says something too, in a small federation by chance: it stands beside,
-whichever way round is better, and what counts is the gain over it. What else is known of people
-beforehand is not in it: where organisations' users differ in taste, vectors that were trained on
-nobody, such as genres, tell them apart as well.
+of all organisations, of which those of the others stand for persons who are not users of the
+organisation. How many items a person chose says something too, in a small federation by chance: it
+stands beside, whichever way round is better, and what counts is the gain over it. What else is
+known of people beforehand is not in it: where organisations' users differ in taste, vectors that
+were not trained on any user, such as genres, tell them apart as well.
 """
 
 from collections.abc import Callable, Sequence

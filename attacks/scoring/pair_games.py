@@ -1,12 +1,12 @@
-"""What sums of co-occurrences tell about a client whose row is known: membership and next choice.
+"""Games on sums of co-occurrences about a client whose row is known: membership and next choice.
 
 **Membership.** The adversary knows a candidate's row x, all but what is held out of it, and asks
 whether its x x^T is in the sums. A coin decides: the sums are as they are, or the same without that
 client, noise and all. The harness plays the part of the row. Judged is the AUC over all clients of
-both worlds at one threshold. A pair of the row that nobody has proves that it is not there. Beside
-proofs, what counts is how far pairs of the row lie above what everybody's tastes explain of them:
-the leading eigenvectors of the sums of that world, as far as they stand out of the noise. Without
-the view both worlds are alike: chance is one half.
+both worlds at one threshold. A pair of the row that no client has proves that the row is not in the
+sums. Beside proofs, what counts is how far pairs of the row lie above what everybody's tastes
+explain of them: the leading eigenvectors of the sums of that world, as far as they stand out of the
+noise. Without the view both worlds are alike: chance is one half.
 
 **Next choice.** EASE's regression on the sums ranks the items that a client does not have by those
 it has; held-out ones are to come first. That is what the model is for, and it is so of people who
@@ -36,7 +36,9 @@ _DIRECTIONS, _ITEMS_EACH = 16, 8
 """Largest number of eigenvectors for tastes, and fewest items for each."""
 
 _LEAST_DOUBT, _ACROSS = 0.05, 1e-9
-"""Variance of a pair that nobody is expected to have; length that is rounding."""
+"""Variance of a pair that no client is expected to have; length below which a vector is rounding
+error.
+"""
 
 _SPAN = 3.0
 """Of what a client adds to an area that it is in on both sides: two shares less the area."""

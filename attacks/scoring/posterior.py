@@ -1,11 +1,11 @@
 """A rated set as told by a view together with public knowledge.
 
-An adversary knows what everybody knows, so an attack that ranks the items it saw by a coin
-understates what its view tells. The harness, which knows the truth, stands in for the adversary's
-calibration (it knows the protocol and can simulate it): on one half of the clients it fits how
-likely an item is rated given popularity and what the attack says of it, and picks the rule that
-ranks best there; the rule is applied to the other half, and the other way round. No client's truth
-is in the ranking of its own items, and a view that adds nothing is given no weight.
+An adversary has all public knowledge, so an attack that orders the items it saw at random
+understates its view. The harness, which knows the truth, stands in for the adversary's calibration
+(it knows the protocol and can simulate it): on one half of the clients it fits how likely an item
+is rated given popularity and what the attack says of it, and picks the rule that ranks best there;
+the rule is applied to the other half, and the other way round. No client's truth is in the ranking
+of its own items, and a view that adds nothing is given no weight.
 
 Clients of whom a view shows something, and clients of whom it shows noise, are told apart by what
 is said of each alone (``kinds_of``), and have rules of their own: few of the former would else be

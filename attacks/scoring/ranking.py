@@ -143,7 +143,7 @@ def ranked(rows: FloatArray, row: IntArray, labels: ItemSets, own: float) -> Sco
         rows: float64[H, m].
         row: int64[B], of each client.
         labels: the sets.
-        own: what is subtracted for a client's own items.
+        own: value subtracted from the scores of a client's own items.
     """
     owners, all_of_them = labels.owners, np.ones(len(labels.items), dtype=bool)
     scores = rows[row[owners], labels.items] - own
@@ -220,12 +220,12 @@ def public_ranking(game: CatalogueGame, popularity: FloatArray, seed: int) -> Pu
     The best of popularity among all others or among the other half of the clients, of what an
     attack says of that half (nothing in it is about this one; released counts are such a ranking),
     of its reverse; or nothing, if none is clearly better than chance. So it is where counts are
-    nearly equal: the client itself is left out of them, so its own items would rank last. That is
-    the harness's doing, and nobody's knowledge.
+    nearly equal: the client itself is left out of them, so its own items would rank last. This is
+    done by the harness and is not knowledge of any party.
 
     Args:
         game: the attack's scores, against the sets; rankings are compared by their mean AUC.
-        popularity: float64[m], everybody's sets that hold each item.
+        popularity: float64[m], number of clients' sets that hold each item.
         seed: seed of the halves.
     """
     labels = game.labels

@@ -260,7 +260,7 @@ def _informed(prior: FloatArray) -> FloatArray:
     """Every client's AUC of popularity, or chance for all where it ranks backwards.
 
     The client itself is left out of the counts, so where they are nearly equal its own items rank
-    last. That is the harness's doing, and nobody's knowledge.
+    last. This is done by the harness and is not knowledge of any party.
     """
     known = prior[np.isfinite(prior)]
     forward = len(known) and known.mean() >= _CHANCE

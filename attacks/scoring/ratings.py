@@ -31,8 +31,8 @@ class RatingClaim:
     def scored(self, case: Case) -> Iterator[Scored]:
         """Judge it: share of the clients' ratings named exactly, compared with a constant.
 
-        Every rating of the clients counts. Where the attack abstains the adversary says what
-        everybody would: the most frequent rating of all, or of the item among the other clients,
+        Every rating of the clients counts. Where the attack abstains the adversary makes the best
+        public guess: the most frequent rating of all, or of the item among the other clients,
         whichever is right more often. All figures are shares of all these ratings; gains are
         resampled by client:
 

@@ -156,7 +156,7 @@ def require_marks(*said: npt.NDArray[Any] | Rows, shared: bool = False) -> None:
 
     Args:
         said: marks, as grids or rows.
-        shared: whether a row of marks for everybody will do.
+        shared: whether one row of marks for all clients suffices.
 
     Raises:
         ValueError: pairs that are not listed are marked.

@@ -1,7 +1,7 @@
 """Scores and truth of a game: a table of (client, guess) pairs, whole or block by block.
 
-A game over a catalogue has a pair for every client and item. Of most of them nothing was seen: they
-are not positives of a client. All that is said of them is one value, or one of a few rows of values
+A game over a catalogue has a pair for every client and item. Most of them were not seen: they are
+not positives of a client. All that is said of them is one value, or one of a few rows of values
 that clients share. Such pairs are not listed: ``Rest`` says what they are, and every statistic
 counts them as if they were.
 """

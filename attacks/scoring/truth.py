@@ -26,7 +26,7 @@ class NotApplicable:
     """An attack lacks something that it needs.
 
     Args:
-        reason: what is missing.
+        reason: the missing fact or message.
     """
 
     reason: str

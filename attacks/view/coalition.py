@@ -202,7 +202,7 @@ def others_words(view: View, round_: int) -> RingArray | None:
     Of the server they are the aggregate's. A table of the clients' vectors is their sum. One that
     moves by a mean moves by the sum over the number of those who came, or over a weight, which the
     rows that the adversary's clients alone moved tell: it is the total that makes whole words of
-    all values, with no odd factor in common. None where nothing of the kind is told.
+    all values, with no odd factor in common. None where the view does not state it.
     """
     if view.sees(Step.AGGREGATE) and round_ in view.payload_rounds(Step.AGGREGATE):
         if own_clients(view) and own_uploads(view, round_, payload=True) is None:
@@ -405,8 +405,8 @@ _SENT = (Step.UPLOAD, Step.SHARE, Step.COUNTS)
 def others_cohort(view: View, round_: int) -> tuple[IntArray, RowBlock | None] | None:
     """The other participants of a round, and their rows if these are seen.
 
-    The server and who holds shares have a message of each, a tap sees who sends. None where nobody
-    of these is the adversary's.
+    The server and who holds shares have a message of each, a tap sees who sends. None where none of
+    these clients is the adversary's.
     """
     receivers = {Step.SHARE: "denoiser"}
     for step in _SENT:
@@ -492,7 +492,7 @@ class Presence(NamedTuple):
 
         Args:
             grid: [G, m].
-            listed: no pair of anybody.
+            listed: pairs of clients and items that are listed; at first none.
         """
         if self.copies == 1:
             return grid

@@ -1,8 +1,7 @@
 """Rows that reach an adversary under their senders' names: uploads, shares of uploads, or both.
 
-Where uploads are additively shared, each holder has words of the same rows. Whoever has corrupted
-several holders adds what they hold: with all of them that is the upload itself, with fewer it is
-noise.
+Where uploads are additively shared, each holder has words of the same rows. An adversary that has
+corrupted several holders adds their shares: all shares give the upload itself, fewer give noise.
 
 A stack may say that uploads are hidden. Each message is looked at all the same: words under a pad
 are uniform in the ring, and a client's own lie within the clip, which is a small part of it. So a
@@ -46,7 +45,7 @@ def named_rows(view: View, round_: int, *, payload: bool = False) -> Messages:
     """One message per client, with the sum of what the corrupted holders have of its rows.
 
     Raises:
-        TranscriptError: nothing of the kind was recorded.
+        TranscriptError: no such message was recorded.
     """
     alone = lone_upload(view, round_) if lone_rounds(view.at(round_)) else None
     if alone is not None:
@@ -136,7 +135,7 @@ def read_rows(view: View, round_: int) -> tuple[Messages, RowBlock, BoolArray]:
     Where all clients send the same rows, one that can be read has those alone that hold anything.
 
     Raises:
-        TranscriptError: nothing of the kind was recorded.
+        TranscriptError: no such message was recorded.
     """
     messages, block = rows_of(named_rows(view, round_, payload=True))
     plain = readable(view, block)
@@ -149,7 +148,7 @@ def seen_rows(view: View, round_: int) -> tuple[Messages, RowBlock]:
     """Row numbers under names, of all messages; those that can be read have theirs as above.
 
     Raises:
-        TranscriptError: nothing of the kind was recorded.
+        TranscriptError: no such message was recorded.
     """
     messages, block = rows_of(named_rows(view, round_))
     if not Knowledge.of(view).says_dense or round_ not in named_payload_rounds(view):

@@ -99,7 +99,7 @@ def pair_sums(view: View) -> list[PairSums]:
         PairSums(round_, _square(values, n_items, scaled=scaled), published, -1)
         for round_, values in _earlier(seen)
     ]
-    return need(found, "no payload of a sum of co-occurrences was recorded, or nobody added any")
+    return need(found, "no payload of a sum of co-occurrences was recorded, or no client added any")
 
 
 def _summed(seen: View) -> Iterator[tuple[int, FloatArray]]:

@@ -54,7 +54,7 @@ class JudgedConfig(Settings):
         """Check that names are unique, and that gates and waivers use existing names.
 
         Raises:
-            ConfigError: this does not hold.
+            ConfigError: the settings do not agree.
         """
         names = [adversary.name for adversary in self.adversaries]
         for name in names:

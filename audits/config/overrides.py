@@ -21,7 +21,7 @@ def override(raw: dict[str, Any], key: str, value: Any, fields_of: FieldsOf) -> 
         fields_of: the keys that a table may have.
 
     Raises:
-        ConfigError: there is no such key, or several tables may have it.
+        ConfigError: the key is unknown, or several tables may have it.
     """
     *path, last = key.split(".")
     if not path:

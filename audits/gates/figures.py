@@ -8,7 +8,7 @@ from attacks.scoring.measures import MEASURES, Behind
 from attacks.scoring.severities import SEVERITIES
 
 WHOLE = ""
-"""Key used if a report states a severity that none of its figures has."""
+"""Key used if a report states a severity that does not come from its figures."""
 
 
 def figures_of(finding: Mapping[str, Any]) -> dict[str, float]:

@@ -269,7 +269,7 @@ def price(report: Mapping[str, Any], remedy: Mapping[str, Any]) -> str:
 
 SMALLEST_CHANGES = (
     "Smallest changes under which a layer withstands what was found, by how much they answer. "
-    "Bytes are metered on a round in which everybody sends every row."
+    "Bytes are metered on a round in which every client sends every row."
 )
 """The heading of a report's changes."""
 

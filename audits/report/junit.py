@@ -103,6 +103,6 @@ def _suite(report: Report, number: int, name: str, cases: Sequence[_Case]) -> ET
 
 
 def _second(moment: str) -> str:
-    """A time without its zone, as the format has it; the first second, where there is none."""
+    """A time without its zone, as the format requires; the first second of 1970 without a time."""
     found = re.match(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d", moment)
     return found[0] if found else "1970-01-01T00:00:00"

@@ -43,7 +43,7 @@ def report_file(result: Path) -> Path:
     """
     if not result.is_dir():
         if not result.exists():
-            raise DataError(result, "there is no such run folder or report.json")
+            raise DataError(result, "the run folder or report.json does not exist")
         return result
     if (result / REPORT_NAME).exists():
         return result / REPORT_NAME
@@ -80,7 +80,8 @@ def read_report(result: Path) -> dict[str, Any]:
 def _require_figures(result: Path, report: Mapping[str, Any]) -> None:
     """Load figures of plug-ins, by which findings are judged, as a run's own configuration does.
 
-    Nothing is imported for a report without its run folder, since anybody may have written it.
+    No plug-in is imported for a report without its run folder, since an attacker may have written
+    the report.
 
     Raises:
         ConfigError: one cannot be loaded.

@@ -304,7 +304,7 @@ def _require_priced(config: AuditConfig, change: _Change, sizes: Sizes) -> None:
     """Refuse noise in bags without a finite price over the rounds of a run.
 
     Raises:
-        ConfigError: it has none, or the layers do not fit the federation.
+        ConfigError: such a change does not exist, or the layers do not fit the federation.
     """
     layers = {name: BAG_RECORDS[name].settings(**settings) for name, settings in change.layers}
     streams = Streams.from_seed(0)

@@ -53,7 +53,7 @@ def signed_span(found: Mapping[str, float | None], digits: int) -> str:
 
 
 def interval(low: float | None, high: float | None, *, as_percent: bool = False) -> str:
-    """Writes an interval as ``[low, high]``, or nothing where there is none."""
+    """Writes an interval as ``[low, high]``; empty without an interval."""
     if low is None or high is None:
         return ""
     write = percent if as_percent else decimal

@@ -133,7 +133,7 @@ def train(
     observer: Callable[[Meter], Callable[[RoundReport], None]] | None = None,
     tell: Tell = _say,
 ) -> RecordedRun:
-    """Train the recorded fold, and nothing else.
+    """Train only the recorded fold.
 
     Args:
         config: what to train.

@@ -1,8 +1,8 @@
-"""Work that is shared out over processes of this machine, with the results of one.
+"""Work shared among processes of this machine, with the same results as in one process.
 
-Workers are forked: they have all that is in memory, and nothing but a number goes to them. Each
-item of work stands alone, so it matters to no bit which of them did it, or how many there are. They
-end with whoever forked them, however that ends.
+Workers are forked: they have all that is in memory, and only a number is sent to them. Each item of
+work is independent, so results do not depend on which worker did it, or on how many there are.
+Workers end with the process that forked them, however it ends.
 """
 
 import ctypes
@@ -38,16 +38,17 @@ def shared_out(
     """The results of ``work(0)`` to ``work(count - 1)``, in that order.
 
     Args:
-        work: what is to be done; its results and its errors go through a pipe.
+        work: the function that does an item of work; its results and errors go through a pipe.
         count: how often.
-        workers: processes; with one, or where none can be forked, all is done here.
-        dear_last: whether the last take longest: several workers then begin with them, so that
-            none is left alone with one in the end.
+        workers: number of processes; with one, or where processes cannot be forked, all is done
+            here.
+        dear_last: whether the last items take longest: several workers then begin with them, so
+            that no worker has to finish one alone.
         done: called after each, with its number and its result.
 
     Raises:
         HostError: a worker was killed.
-        Exception: what ``work`` raised, of the first that did.
+        Exception: the first error that ``work`` raised.
     """
     if min(workers, count) < 2 or "fork" not in multiprocessing.get_all_start_methods():
         found = []
@@ -88,16 +89,16 @@ class _Worker(Generic[Result]):
         """Ask it for a piece of work.
 
         Raises:
-            HostError: it is gone.
+            HostError: the process has ended.
         """
         with self._alive():
             self.pipe.send(number)
 
     def received(self) -> tuple[int, Any, BaseException | None]:
-        """What it has done: (number, result, error).
+        """The next finished item: (number, result, error).
 
         Raises:
-            HostError: it is gone.
+            HostError: the process has ended.
         """
         with self._alive():
             number, result, error = self.pipe.recv()
@@ -155,7 +156,7 @@ def _collected(
 def _serve(
     work: Callable[[int], object], pipe: Connection, ours: Sequence[Connection], parent: int
 ) -> None:
-    """Do what is asked for until nobody asks any more."""
+    """Do the items of work that are requested, until the requests end."""
     for number in (signal.SIGINT, signal.SIGHUP):  # who forked it takes care of interrupts
         signal.signal(number, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)

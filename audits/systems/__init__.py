@@ -1,4 +1,4 @@
-"""Systems: what an audit can train and attack, a module or a folder per algorithm, named like it.
+"""Systems that an audit can train and attack: a module or a folder per algorithm, named like it.
 
 ``audits.system`` says what an audit asks of an algorithm; the ``SYSTEM`` of each module here, of a
 folder's module ``system``, answers. It is found by its name, imported when a configuration says it
@@ -48,7 +48,7 @@ def system_named(name: object) -> System:
     """Looks a system up, and imports it.
 
     Raises:
-        ConfigError: there is none of that name.
+        ConfigError: the name is unknown.
         MissingExtraError: a package that it needs is not installed.
     """
     if not isinstance(name, str) or name not in SYSTEMS:

@@ -33,7 +33,7 @@ class EASETask(RankingTask):
     @property
     @override
     def negatives(self) -> int:
-        """None is drawn."""
+        """No negatives are drawn."""
         return 0
 
     @override
@@ -57,7 +57,7 @@ def ranked_figures(algorithm: EASE, public: PublicState, case: RankingCase) -> d
     Args:
         algorithm: made for the case.
         public: its state.
-        case: what is held out.
+        case: the held-out items.
     """
     at_once = max(1, _TOGETHER // case.n_items)
     clients = np.arange(case.n_clients)
@@ -70,7 +70,7 @@ def ranked_figures(algorithm: EASE, public: PublicState, case: RankingCase) -> d
 
 
 def _device(algorithm: Any, facts: Mapping[str, Any], own: Mapping[str, npt.NDArray[Any]]) -> EASE:
-    """The algorithm on a host of its own, where nobody measures it."""
+    """The algorithm on a host of its own, without measurements."""
     return EASE(algorithm, facts["n_clients"], facts["n_items"])
 
 

@@ -1,6 +1,7 @@
 """Federated PMF on rating tables, with every protection there is: FedRec, FedRec++, SDCF, FedMF.
 
-What is not PMF's own serves every algorithm that learns from rating tables (``rating_system``).
+Parts that are not specific to PMF serve every algorithm that learns from rating tables
+(``rating_system``).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -43,7 +44,7 @@ from secure_fedrec.evaluation import (
 from secure_fedrec.protection import RECORDS, STACKS, Claim
 
 _PMF = "federated PMF"
-"""What claims of layers over rows call the algorithm that they are over."""
+"""Words of claims of layers over rows for the algorithm that they are over."""
 
 Learner: TypeAlias = Callable[[Any], RatingAlgorithm]
 """Makes an algorithm of its settings."""
@@ -83,7 +84,7 @@ class RatingTask:
     def fresh(self) -> Fresh:
         """The algorithm, the training ratings in vaults, and the error on the test ratings.
 
-        Of implicit feedback, instead, the rank of every held-out item among all others.
+        For implicit feedback, instead, the rank of every held-out item among all others.
         """
         algorithm = self.learner(self.settings)
         if self.implicit:
@@ -95,7 +96,7 @@ class RatingTask:
         return {"ratings": rated_sets(self.split.train)}
 
     def public(self) -> dict[str, Any]:
-        """Nothing: settings and the size of the table are all that there is to know."""
+        """Nothing beside the settings and the size of the table."""
         return {}
 
     def own(self, client: int) -> dict[str, npt.NDArray[Any]]:
@@ -186,7 +187,7 @@ def rating_system(
 
 
 def _claims_of(title: str) -> Mapping[tuple[str, ...], Claim]:
-    """What stacks claim over an algorithm in the place of PMF."""
+    """The claims of stacks over an algorithm in the place of PMF."""
 
     def named(claim: Claim) -> Claim:
         if _PMF in claim.system:

@@ -23,10 +23,11 @@ KEPT_BY_SERVERS: Final = 2**30
 def reuse_freed_memory(kept: int = KEPT) -> bool:
     """Let arrays of up to 32 MB come from memory that was freed, of which some is kept.
 
-    Changes no result. It is the process's allocator, so it is for whoever owns the process, as
-    commands do; nothing happens where that is another than glibc's. How much is kept is what glibc
-    makes of it: the limit is for what is free at the end of a heap, of which threads have some of
-    their own, and what is free below something that is in use stays as well.
+    Changes no result. It concerns the allocator of the whole process, so only the owner of the
+    process, such as a command, should call it; nothing happens with another allocator than glibc's.
+    How much is kept is what glibc makes of it: the limit is for what is free at the end of a heap,
+    of which threads have some of their own, and what is free below something that is in use stays
+    as well.
 
     Args:
         kept: bytes, below 2^31; once more are free at the end of a heap, it is given back.

@@ -27,7 +27,7 @@ BoolArray: TypeAlias = npt.NDArray[np.bool_]
 
 
 def unmasked(values: Any, what: str) -> npt.NDArray[Any]:
-    """What somebody gives to be summed, as a plain array.
+    """An input to a sum, as a plain array.
 
     Args:
         values: an array of any shape and dtype, or what NumPy makes one of.

@@ -1,8 +1,8 @@
 """A stamp of everything that decides the machine code of a loop: it differs if the code may differ.
 
 The code of a loop holds that of the loops it calls and the constants it names, wherever these
-stand, so that all of them are asked. What this process has imported is asked, not the files, which
-may have been updated since.
+stand, so that all of them are asked. The modules imported by this process are asked, not their
+files, which may have been updated since.
 """
 
 import struct
@@ -51,7 +51,7 @@ def follows_from(loop: Callable[..., object]) -> str | None:
 
 
 class _UntoldError(Exception):
-    """Nothing is known that a value's part in machine code follows from."""
+    """It is not known how a value affects machine code."""
 
 
 _Called: TypeAlias = list[Callable[..., object]]

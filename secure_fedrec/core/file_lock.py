@@ -7,13 +7,13 @@ def lock_file(descriptor: int, *, shared: bool = False, wait: bool = False) -> N
     Args:
         descriptor: of the file; network file systems grant an exclusive lock only where it is open
             for writing.
-        shared: against those alone that want it for themselves.
-        wait: for whoever holds it.
+        shared: whether the lock excludes exclusive locks only.
+        wait: whether to wait for the holder.
 
     Raises:
-        ImportError: the system has no such locks.
+        ImportError: the system does not support such locks.
         BlockingIOError: another process holds it, and is not waited for.
-        OSError: the file system has no such locks.
+        OSError: the file system does not support such locks.
     """
     import fcntl  # noqa: PLC0415 - POSIX alone has it
 

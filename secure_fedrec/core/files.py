@@ -20,8 +20,8 @@ def replace_file(
     """Write a file, or replace the one that is there, in one step.
 
     Whatever interrupts it leaves the file as it was and nothing beside it; only a kill leaves the
-    unfinished ``NAME.part``, which the next write replaces. A link stays one, its target is
-    replaced; what is not a file, such as a device or a pipe, is written to and stays what it is.
+    unfinished ``NAME.part``, which the next write replaces. Of a link the target is replaced, and
+    the link is kept; a device or a pipe is written to and not replaced.
 
     Args:
         path: destination.

@@ -2,7 +2,7 @@
 
 What was compiled lies beside the source, else in the user's cache folder; where neither can be
 written, as in a read-only image without a home, in a folder of this user's own among the temporary
-files. Code that is loaded is run: a folder that anybody else may write is never used.
+files. Loaded code is run, so a folder that other users may write to is never used.
 
 The compiler takes its cache of a loop for good as long as the loop's own file is as it was. After
 an update elsewhere, old code would give old bits without a word: all that the code follows from is
@@ -82,7 +82,7 @@ def _forgiving(compiled: Any, stamp: str) -> Any:
 
     Args:
         compiled: the loop.
-        stamp: what its code follows from.
+        stamp: digest of everything that decides its code.
     """
     kept, loop = compiled._cache, compiled.py_func
     kept._cache_file = _cache_file(kept, stamp)

@@ -232,7 +232,7 @@ def _header(stream: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any]]:
 
 
 def _told(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    """What the header of an array tells: its shape, whether columns come first, its type."""
+    """Facts from the header of an array: its shape, whether columns come first, its type."""
     if np.lib.format.read_magic(stream) != (1, 0):
         raise ValueError("an array has an unknown header")
     shape, columns_first, dtype = np.lib.format.read_array_header_1_0(stream)

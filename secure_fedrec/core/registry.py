@@ -18,7 +18,7 @@ class Registry(Mapping[str, Thing]):
 
     Args:
         kind: what one of them is called, "attack" say.
-        shipped: those that are always there.
+        shipped: the entries that are always present.
     """
 
     def __init__(self, kind: str, shipped: Mapping[str, Thing]) -> None:
@@ -79,7 +79,7 @@ class Registry(Mapping[str, Thing]):
 
 
 class Remembered(Generic[Thing]):
-    """What follows from registries: made once, and again when they have more; see ``derived``."""
+    """A value derived from registries, and recomputed when they grow; see ``derived``."""
 
     def __init__(self, make: Callable[[], Thing], sources: tuple[Registry[Any], ...]) -> None:
         self._sources = sources
@@ -87,7 +87,7 @@ class Remembered(Generic[Thing]):
         update_wrapper(self, make)
 
     def __call__(self) -> Thing:
-        """What is made of the registries as they are now."""
+        """The value derived from the registries as they are now."""
         return self._made(tuple(source.version for source in self._sources))
 
     def cache_clear(self) -> None:

@@ -1,7 +1,7 @@
 """Arrays put aside: in memory up to a limit, and in a file without a name beyond it.
 
-The file lies in the folder for temporary files, can be opened by nobody else, and is gone with the
-process, however that ends.
+The file lies in the folder for temporary files, other users cannot open it, and it disappears with
+the process, however the process ends.
 """
 
 import tempfile
@@ -81,7 +81,7 @@ class Spill:
         return found
 
     def close(self) -> None:
-        """Give the file back; what lies in it is gone."""
+        """Remove the file and its content."""
         if self._file is not None:
             self._file.close()
             self._file = None

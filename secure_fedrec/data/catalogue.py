@@ -39,7 +39,7 @@ class DataFile:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DatasetInfo:
-    """What is known about a data set before it is read.
+    """Facts about a data set before it is read.
 
     Args:
         name: how commands and configurations call it; also the name of its folder.

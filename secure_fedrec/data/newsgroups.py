@@ -6,8 +6,8 @@ are the clients.
 
 Some posts were sent more than once, or begin alike, and the split of a poster's posts takes no
 notice of that: under the standard settings, 9 of the 941 texts to test are also texts to train,
-character by character, 4 of them of the same poster (seed 1). Whoever remembers texts gets that 1 %
-right; the split stays as it is, so that results remain comparable.
+character by character, 4 of them of the same poster (seed 1). A model that memorises texts gets
+that 1 % right; the split is kept, so that results remain comparable.
 """
 
 import io

@@ -24,7 +24,7 @@ def dataset_info(name: str) -> DatasetInfo:
     """Looks a data set up.
 
     Raises:
-        ConfigError: there is no data set of that name.
+        ConfigError: the name of the data set is unknown.
     """
     known = {**DATASETS, **EXAMPLE_SETS}
     if name not in known:
@@ -104,7 +104,7 @@ def locate(name: str, data_dir: Path | None = None) -> Path:
 
     Raises:
         ConfigError: the name is unknown or has no files.
-        DataError: no such folder; the message says how to get the data set.
+        DataError: the folder is missing; the message says how to get the data set.
     """
     info = dataset_info(name)
     if info.marker is None:

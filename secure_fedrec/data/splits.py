@@ -65,7 +65,7 @@ def k_fold(table: RatingTable, *, folds: int = 5, fold: int, seed: int) -> Split
     if not 2 <= folds <= len(table):
         raise ConfigError("data.folds", folds, f"must be 2 to the {len(table)} ratings of the set")
     if not 0 <= fold < folds:
-        raise ConfigError("data.fold", fold, "there is no such fold", range(folds))
+        raise ConfigError("data.fold", fold, "is not the number of a fold", range(folds))
     order = np.argsort(random_words(seed, _K_FOLD, len(table)), kind="stable")
     held = np.zeros(len(table), dtype=np.bool_)
     held[order[fold::folds]] = True

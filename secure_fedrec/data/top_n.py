@@ -43,7 +43,7 @@ def load_top_n(name: str, data_dir: Path | None = None) -> TopN:
         data_dir: see ``registry.locate``.
 
     Raises:
-        ConfigError: there is no such data set.
+        ConfigError: the data set is unknown.
         DataError: as ``registry.load``.
     """
     if name not in FEWEST:

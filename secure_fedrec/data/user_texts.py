@@ -91,7 +91,7 @@ class UserTexts:
         """Row numbers of a part, ascending.
 
         Raises:
-            ConfigError: there is no such part.
+            ConfigError: the part is unknown.
         """
         if part not in PARTS:
             raise ConfigError("data.part", part, "unknown part", PARTS)

@@ -75,7 +75,7 @@ class SingleGradients:
             weight.grad = part * factor if weight.grad is None else weight.grad + part * factor
 
     def _learn(self, batch: Batch, chosen: Tensor) -> Learned:
-        """The chosen rows' losses; what the others do to their gradients reaches no sum."""
+        """The chosen rows' losses; gradients by the other rows do not enter a sum."""
         used = {each.device.index for each in self._weights.values() if each.is_cuda}
         devices = sorted(index for index in used if index is not None)
         with torch.random.fork_rng(devices=devices):

@@ -1,4 +1,4 @@
-"""Losses whose rows are one example each: what a batch's other examples, or its size, change.
+"""Checks that each row of losses depends on one example only, not on others or on the batch size.
 
 A gradient that is clipped must be of one example. So the losses of some rows must be the same, with
 their gradients, beside other examples and in a larger batch. This is tried on the first batch.
@@ -105,7 +105,7 @@ def _require_separate_from_others(
 
 
 def _differ(one: Learned, other: Learned) -> bool:
-    """Whether the same rows gave something else, beyond floating-point error; not where NaN is."""
+    """Whether results of the same rows differ by more than floating-point error; NaN is ignored."""
     pairs = [(one.losses, other.losses), (one.gradient, other.gradient)]
     pairs += [(one.norms[name].cpu(), other.norms[name].cpu()) for name in one.norms]
     return any(_apart(first, second) for first, second in pairs)

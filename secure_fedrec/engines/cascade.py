@@ -7,8 +7,8 @@ mix network. A node's key lives in its process only and ends with it, and cells 
 lost with it: their senders miss them in the recipient's list of receipts, and hand in anew under
 the next directory.
 
-A directory is the operator's to sign: "SFMD" | 64 signature | ``Directory.encode``. Whoever could
-put in keys of his own would be every mix at once.
+A directory is the operator's to sign: "SFMD" | 64 signature | ``Directory.encode``. A party that
+could insert its own keys would control every mix at once.
 """
 
 import contextlib

@@ -106,7 +106,7 @@ def public_state_of(columns: Columns) -> PublicState:
 
 
 def generation_columns(generations: Mapping[bytes, int]) -> dict[str, npt.NDArray[Any]]:
-    """What clients' journals have shown, by key of 32 bytes, as arrays."""
+    """Generations of clients' journals, by key of 32 bytes, as arrays."""
     known = sorted(generations.items())
     keys = np.frombuffer(b"".join(key for key, _ in known), dtype=np.uint8)
     numbers = np.array([number for _, number in known], dtype=np.int64)

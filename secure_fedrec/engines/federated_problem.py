@@ -67,7 +67,7 @@ def sizes_of(
     """The sizes that a stack for a problem has to be built for.
 
     Args:
-        algorithm: what is trained.
+        algorithm: the algorithm to train.
         problem: what it learns from.
         cohort: largest number of clients in a round; None for all.
         bags: sizes of the bags that the algorithm gives to, by name.

@@ -47,8 +47,8 @@ class CohortConfig(Settings, section="cohort"):
     """Which clients are invited to a round.
 
     Args:
-        clients_per_round: size of the cohort, drawn uniformly without replacement; without one,
-            everybody is invited.
+        clients_per_round: size of the cohort, drawn uniformly without replacement; without one, all
+            clients are invited.
         everybody_in: rounds, from 1, to which all clients are invited all the same: what is
             measured there is of all clients, after training by cohorts.
 

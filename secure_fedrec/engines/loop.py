@@ -173,8 +173,8 @@ class Protection:
             start: the state_dict that they all began with. Against an active server a client
                 answers once for each.
             drops: for simulations: clients that vanish in the middle of a round, and the message
-                that each is the first not to send. Who is named here without an update was chosen
-                for the round and is gone.
+                that each is the first not to send. A client named here without an update was chosen
+                for the round and has dropped out.
 
         Raises:
             ConfigError: a client is not one of this federation, the round is not of so many clients
@@ -384,7 +384,7 @@ def _require_share(name: str, value: Any) -> None:
     """Refuse what is not a probability strictly between 0 and 1.
 
     Raises:
-        ConfigError: it is none.
+        ConfigError: it is out of range.
     """
     if not _is_number(value) or not 0 < value < 1:
         raise ConfigError(f"protection.{name}", value, "must be between 0 and 1")
@@ -394,7 +394,7 @@ def _whole(name: str, value: Any) -> int:
     """A setting that is a whole number.
 
     Raises:
-        ConfigError: it is none.
+        ConfigError: it is out of range.
     """
     if isinstance(value, bool) or not isinstance(value, int | np.integer):
         raise ConfigError(f"protection.{name}", value, "must be a whole number")
@@ -405,7 +405,7 @@ def _require_tables(**told: object) -> None:
     """Refuse arguments that are not mappings.
 
     Raises:
-        ConfigError: one is none; names it.
+        ConfigError: an argument is not a mapping; names it.
     """
     for name, value in told.items():
         if not isinstance(value, Mapping):

@@ -256,7 +256,7 @@ def projected_transcript_bytes(
         stack: how uploads are protected.
         problem: what it learns from.
         policy: what is recorded.
-        cohort: who is invited to a round; None for everybody.
+        cohort: which clients are invited to a round; None for all.
     """
     public = algorithm.initial_public(problem.n_rows, Streams.from_seed(0))
     table, n_clients = BlockLayout(blocks_of(algorithm, problem)), problem.vault.n_clients
@@ -287,7 +287,7 @@ def projected_own_bytes(
         stack: how uploads are protected; without a layer nothing is kept.
         problem: what it learns from.
         policy: what is recorded.
-        cohort: who is invited to a round; None for everybody.
+        cohort: which clients are invited to a round; None for all.
     """
     if not stack.protects:
         return 0

@@ -3,8 +3,8 @@
 A recording grows by one folder per round, and its seal with it: ``recording.json`` names every file
 of ``transcript/`` and ``truth/`` that a run has completed. It is written before the checkpoint of
 the same rounds, so that it never knows less than a checkpoint does; what it knows beyond is
-dropped on resume. Neither guards against whoever owns the folder: it finds what was lost, cut off,
-mixed up or edited before anything is concluded from it.
+dropped on resume. Neither guards against the owner of the folder: they detect files that were lost,
+cut off, mixed up or edited by mistake.
 """
 
 import json

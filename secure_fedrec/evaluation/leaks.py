@@ -7,8 +7,8 @@ The verdict is an exact test and not that interval: where few items are drawn, m
 little and the rare one whose test item was drawn loses much, and a bootstrap of clients among whom
 it happens to be missing is sure of a leak. Under a sound protocol a client's test item is as likely
 as each of its negatives to be among those that were drawn, so how many test items were drawn is a
-sum of independent trials of known odds. A handful of clients cannot come to such odds: there no
-warning says nothing, and the rule itself stands beside the results all the same.
+sum of independent trials of known odds. A handful of clients cannot reach such odds: there a
+missing warning is not evidence, but the rule's result is printed all the same.
 """
 
 from collections.abc import Callable, Mapping

@@ -1,6 +1,6 @@
-"""Rules without a model, under a protocol: what a result is worth is what it has over these.
+"""Rules without a model, under a protocol: only the gain of a result over these counts.
 
-``random`` and ``popularity`` are what anybody reaches. ``never drawn`` follows only which items a
+``random`` and ``popularity`` do not need a model. ``never drawn`` follows only which items a
 client's training negatives were drawn from: under a sound protocol it is another random rule, under
 one that keeps held-out items out of the draws it finds them without knowing anything of taste.
 
@@ -81,7 +81,7 @@ def drawn_items(
         rounds: rounds of training.
         stream: stream of the draws.
         per_positive: negatives of a positive; 0 where none is drawn.
-        present: int64[P], ascending, who takes part in a round; None where everybody does.
+        present: int64[P], ascending, clients that take part in a round; None for all.
     """
     drawn = np.zeros((case.n_clients, case.n_items), dtype=np.bool_)
     if not per_positive:
@@ -136,7 +136,7 @@ def rule_figures(
 
 
 def warm_figures(case: RankingCase, figures: Mapping[str, FloatArray]) -> dict[str, FloatArray]:
-    """Figures of clients whose test item is in somebody's training set, NaN for the others.
+    """Figures of clients whose test item is in some client's training set, NaN for the others.
 
     Args:
         case: the case.

@@ -10,10 +10,10 @@ out is, for the client, one unrated item among many.
 of that pool as well. The held-out item is then the one unrated item that is never pushed down, and
 a model that notices needs no taste at all (``leaks``). For side by side with printed tables only.
 
-Neither hides the catalogue: an item that nobody trains on is in it because it is held out of
-somebody's training (``RankingCase.cold``). Where items outnumber clients a test item is more often
-such a one than a negative is, and a rule that puts these first gains by it; figures of ``warm_``
-leave out the clients whose test item it is (``ranks.client_figures``).
+Neither hides the catalogue: an item that no client trains on is in it because it is held out of
+some client's training (``RankingCase.cold``). Where items outnumber clients a test item is more
+often such a one than a negative is, and a rule that puts these first gains by it; figures of
+``warm_`` leave out the clients whose test item it is (``ranks.client_figures``).
 """
 
 from dataclasses import dataclass, field
@@ -50,7 +50,7 @@ class RankingCase:
 
     Attributes:
         rated: the training items of every client.
-        cold: bool[n], whether a client's test item is in nobody's training set.
+        cold: bool[n], whether no client's training set holds a client's test item.
     """
 
     protocol: str
@@ -112,7 +112,7 @@ def ranking_case(
         The case; a function of the arguments.
 
     Raises:
-        ConfigError: there is no such protocol, or a number is out of range.
+        ConfigError: the protocol is unknown, or a number is out of range.
         DataError: a client has fewer than two interactions: nothing can be both learnt from and
             held out; or as ``leave_two_out``.
     """

@@ -125,8 +125,8 @@ def client_figures(
     Returns:
         float64[B] by name, NaN where a client has none: ``hit_rate_at_K`` and ``ndcg_at_K`` of the
         test item among its negatives; with ``validation_`` before them of the validation item; with
-        ``full_`` of the test item among all items; with ``warm_`` as the first, cold test items
-        (in nobody's training set) left out, and with ``cold_`` those alone.
+        ``full_`` of the test item among all items; with ``warm_`` as the first, cold test items (in
+        no client's training set) left out, and with ``cold_`` those alone.
     """
     cold = case.cold[clients]
     kinds = {
@@ -145,13 +145,13 @@ def client_figures(
 
 
 def quality(figures: Mapping[str, FloatArray]) -> dict[str, float]:
-    """Means over the clients that have a figure; a figure that nobody has is left out.
+    """Means over the clients that have a figure; a figure that no client has is left out.
 
     Args:
         figures: figures of ``client_figures``, all clients of a case.
 
     Returns:
-        The means, and ``cold_test_items``: clients whose test item is in nobody's training set.
+        The means, and ``cold_test_items``: clients whose test item is in no client's training set.
     """
     means = {
         name: float(np.nanmean(values))

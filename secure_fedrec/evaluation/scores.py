@@ -53,7 +53,7 @@ def score_quality(
         rule: rule of the accuracy; one of ``ACCURACY_RULES``.
 
     Raises:
-        ConfigError: there is no such rule.
+        ConfigError: the rule is unknown.
         ValueError: the arrays are empty, differ in length, or a prediction is not finite.
     """
     if not len(actual) or predicted.shape != actual.shape:
@@ -93,7 +93,7 @@ def level_hits(
         bool[N].
 
     Raises:
-        ConfigError: there is no such rule.
+        ConfigError: the rule is unknown.
     """
     if rule not in ACCURACY_RULES:
         raise ConfigError("evaluation.accuracy", rule, "unknown rule", ACCURACY_RULES)

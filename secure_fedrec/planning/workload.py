@@ -86,7 +86,7 @@ def calibrate(config: MaskingConfig) -> Calibration:
 
 
 _STATEMENT = Statement(federation=sha256(b"plan").digest(), state=sha256(b"none").digest())
-"""Any one: nothing is computed from a state here."""
+"""An arbitrary value: no state is used here."""
 
 
 def _unexplained(clients: int) -> tuple[int, float, float]:
@@ -124,7 +124,7 @@ class _Stopwatch:
 
 
 def _sample_round(config: MaskingConfig, layout: SumLayout) -> tuple[float, float]:
-    """CPU seconds of all clients, and of the server, in a round in which everybody answers."""
+    """CPU seconds of all clients, and of the server, in a round in which all clients answer."""
     federation = Federation(range(config.clients), policy=SitePolicy(corrupt=0.0, dropout=0.0))
     cohort = np.arange(config.clients, dtype=np.int64)
     server = federation.open_server(config, cohort)

@@ -148,7 +148,10 @@ _FAULTS: dict[str, _Fault] = {
     "lost": lambda parcel, rounds: [],
     "repeated": lambda parcel, rounds: [parcel.data] * 2,
     "the round before's": partial(_of_rounds_ago, 1),
-    "the round before's beside it": lambda p, rounds: [*_of_rounds_ago(1, p, rounds), p.data],
+    "the previous round's message beside it": lambda p, rounds: [
+        *_of_rounds_ago(1, p, rounds),
+        p.data,
+    ],
     "of two rounds before": partial(_of_rounds_ago, 2),
     "another's of this stage": partial(_another, stage=False),
     "one of another stage": partial(_another, stage=True),

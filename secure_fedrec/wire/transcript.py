@@ -80,7 +80,7 @@ class _Stated(dict[str, Any]):
 
 
 def _stated(known: Any) -> Any:
-    """A copy of JSON values whose tables raise what they do not state."""
+    """A copy of JSON values whose tables raise an error for a missing key."""
     if isinstance(known, Mapping):
         return _Stated({name: _stated(value) for name, value in known.items()})
     return [_stated(each) for each in known] if isinstance(known, list | tuple) else known

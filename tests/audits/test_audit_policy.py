@@ -373,7 +373,7 @@ def test_broken_results_are_refused(
     run = tmp_path / "run"
     shutil.copytree(recorded, run)
     path, whole = run / "report.json", json.loads((run / "report.json").read_text())
-    assert "no such run folder" in refusal("report", tmp_path / "absent")
+    assert "the run folder or report.json does not exist" in refusal("report", tmp_path / "absent")
     assert "is not a run folder" in refusal("report", tmp_path)
     text = path.read_text()
     for broken, problem in (

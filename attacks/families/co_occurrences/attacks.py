@@ -76,10 +76,10 @@ class CoOccurrencePersons(SuiteAttack):
     Needs: Payloads of exact sums of counts, or the public regression on them and its shrinkage.
     Statistic: An item of one person has that person's row in the sums; less that person's pairs,
         other items have one person left. Items of two are told apart where pairs say who has both.
-        Of all others, what one person has whom two items single out. Every claim is a proof, of
+        Of all other persons, the items of one that two items single out. Every claim is a proof, of
         somebody without a name; of the one who comes for the first time, of that client. From a
-        regression I - B is inverted, and scaled to whole numbers of people. What own clients sent
-        is taken out first.
+        regression I - B is inverted, and scaled to whole numbers of people. Uploads of the
+        adversary's own clients are subtracted first.
     Reference: Singletons in published aggregates; Gram matrices of 0 and 1 rows, taken apart by
         differences.
     Limits: Who a person is has to be known from elsewhere; one rare item suffices. Items of three
@@ -112,7 +112,7 @@ class CoOccurrencePersons(SuiteAttack):
 
 
 def disclosed(sums: PairSums, persons: Persons) -> Disclosures:
-    """What sums prove about persons, without names unless only one client added its row."""
+    """Items that sums prove of persons, without names unless only one client added its row."""
     told = [*persons.whole, *persons.parts]
     names = np.full(len(told), sums.name, dtype=np.int64)
     sizes = np.array([len(each) for each in told], dtype=np.int64)
@@ -129,11 +129,13 @@ class CoOccurrenceMembership(SuiteAttack):
     Adversary: Honest-but-curious server, or clients, who know the row from elsewhere.
     Needs: Payloads of sums that everybody's whole row is in, exact or with noise of stated size, or
         the public regression on exact ones.
-    Statistic: A pair of the row that nobody has excludes it. All others by how far the row's pairs
+    Statistic: A pair of the row that no client has excludes the row. All others by how far the
+    row's pairs
         lie above what the leading eigenvectors of the sums explain, each over its variance, noise
         with it.
     Reference: Homer et al. 2008, membership in published frequencies.
-    Limits: Whoever knows all other rows tells more: of exact sums everything. The whole row is
+    Limits: An adversary that knows all other rows learns more: from exact sums everything. The
+    whole row is
         known; of a part of it less is told.
     """
 

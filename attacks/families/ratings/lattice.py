@@ -14,9 +14,9 @@ With biases every client adds a number of its own to all of its predictions: a r
 lambda [V, b] is -e [U, a], and e = r - m - [U, a] . [V, b]. Beside the scale of the vector, the
 mean m is unknown. Differences of ratings know nothing of m, so the scale is fitted to those of a
 few rows with all others. The slope a stands in the last column and is near 1 (before the first
-round exactly 1), which leaves few scales to try. What is left of m is a whole number of levels: the
-one that puts most rows on the scale, of several the highest, because nearly everybody gives the
-best rating once.
+round exactly 1), which leaves few scales to try. Then m is open only by a whole number of levels:
+the one that puts most rows on the scale is taken, of several the highest, because nearly every
+client gives the best rating once.
 """
 
 from functools import partial

@@ -1,4 +1,4 @@
-"""What is found behind the sums of a round, and when it counts as certain.
+"""Vectors and rows found behind the sums of a round, and when they count as certain.
 
 A fit alone is not certain. Every tolerance is a bound on what rounding explains, propagated to
 derived values, and a fit within it holds a number of bits (``Spread.bits``). It is certain if it
@@ -32,7 +32,7 @@ UNTOLD = float("nan")
 
 
 class Entry(NamedTuple):
-    """A possible vector of somebody.
+    """A possible vector of a client.
 
     Attributes:
         who: number of the pseudonym.

@@ -1,4 +1,4 @@
-"""What the denoisers' sums reveal to the server alone: rows behind small sums, and denoisers' rows.
+"""Attacks of the server on denoisers' sums: rows behind small sums, and denoisers' rows.
 
 A denoiser sends, per item, S = (virtual rows it collected) - (its own row) and the count behind it.
 With few clients per denoiser most sums have one or two terms, and the server holds every candidate

@@ -1,4 +1,4 @@
-"""What counts of changing cohorts prove or suggest about each client.
+"""Items that counts of changing cohorts prove or suggest of each client.
 
 With exact counts every round gives, per item, one equation in the bits "client u rated item i",
 
@@ -102,7 +102,7 @@ def most_others(view: View, round_: int) -> int:
 
 
 def of_one(view: View, moved: Mapping[int, BoolArray], *, all_rated: bool) -> list[Disclosures]:
-    """What a client rated that alone took part, or alone was left out, of the other clients.
+    """Items rated by a client that was the only one to take part, or to be left out.
 
     Its items are those that are told in a round of one; of all but one, the count of an item is one
     of two numbers: the lower one, if the one left out is among its raters.

@@ -73,7 +73,7 @@ def first_subsets(prints: WordArray, targets: WordArray, table: IntArray) -> Int
         table: the subsets (``table_of_subsets``).
 
     Returns:
-        int64[N], its place in the table; -1 where there is none.
+        int64[N], its place in the table; -1 if it does not occur.
     """
     found = np.empty(len(targets), dtype=np.int64)
     step = max(1, _AT_ONCE // len(table))

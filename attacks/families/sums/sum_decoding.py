@@ -76,16 +76,17 @@ class SumDecoding(SuiteAttack):
         differences of two cohorts tell those who came or went; what all bits of an item agree on
         that satisfy its equations is told, up to a budget. Where one alone came, or was left out,
         it is told without a name if who took part is not seen. A pseudonym has the name of the
-        one client that can have rated all its items. What own clients sent is taken out first.
+        one client that can have rated all its items. Uploads of the adversary's own clients are
+        subtracted first.
     Reference: Singletons in published aggregates; subset sums by halves, Horowitz and Sahni 1974;
         statistical disclosure from changing cohorts, Danezis 2003.
     Limits: Others stay pseudonyms, joined over rounds of one cohort. Pairs are told where each of
-        both rates all their items alike, and known vectors that lie along each other name nobody.
-        With noise in the sums, or where values hold fewer informative bits than the subsets have,
-        nothing is certain; Langevin noise in the rows, of public size, widens the tolerance, and
-        leaves nothing to claim where it drowns the vectors. With biases directions of rows of one
-        rater are told, and no ratings; of changes along score vectors nothing is read but rows of
-        one client alone. Clients read steps of PMF, where neither noise nor a virtual row is in
+        both rates all their items alike, and known vectors that lie along each other do not name a
+        client. With noise in the sums, or where values hold fewer informative bits than the subsets
+        have, nothing is certain; Langevin noise in the rows, of public size, widens the tolerance,
+        and leaves nothing to claim where it drowns the vectors. With biases directions of rows of
+        one rater are told, and no ratings; of changes along score vectors nothing is read but rows
+        of one client alone. Clients read steps of PMF, where neither noise nor a virtual row is in
         them. Sums of co-occurrences, whose rows are not a client's, are taken apart by
         co-occurrence-persons. Searches end at the budget.
 
@@ -133,7 +134,7 @@ class SumDecoding(SuiteAttack):
         return _claims(rounds, parts, {}, _disclosed(parts, people_of(parts, rounds), {}))
 
     def _of_steps(self, view: View, knowledge: Knowledge) -> Claims:
-        """What clients read from the steps of the public table, and which items moved."""
+        """The clients' view: steps of the public table, and the items that moved."""
         need(view.public["algorithm"]["name"] == "pmf", "the steps of this algorithm are not read")
         need(view.sees(Step.MODEL), "the view holds no public table")
         need(knowledge.exact, "the table moved by noise as well")

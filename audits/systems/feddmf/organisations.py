@@ -143,7 +143,7 @@ class CutTask:
 
     @cached_property
     def sales(self) -> IntArray:
-        """int64[n, m], interactions with each item at each organisation; -1 where it has it not."""
+        """int64[n, m], interactions with each item at each organisation; -1 for missing items."""
         own = self.data
         counts = np.full(own.listed.shape, -1, dtype=np.int64)
         for place in range(own.n_organisations):
@@ -152,7 +152,7 @@ class CutTask:
         return counts
 
     def identity(self) -> str:
-        """Digest of who has what and who did what."""
+        """Digest of the organisations' items and of all interactions."""
         names = ("listed", "asked", "n_users", "indptr", "users", "items")
         return digest_of({name: getattr(self.data, name) for name in names})
 
@@ -218,8 +218,8 @@ def device(
 ) -> Algorithm:
     """A form of FedDMF on a host of its own (``System.device``).
 
-    The other organisations stand there with the common items and a user each; who did what with
-    which item is in the vault.
+    The other organisations are represented by the common items and one user each; interactions are
+    in the vault.
 
     Raises:
         ConfigError: organisations would give each other vectors of items that are not common.

@@ -18,14 +18,14 @@ from secure_fedrec.protection import Claim, Subject, claims_about
 _LEAVES = {
     "exchanged": "vectors of common items, every round, to every other organisation that has them",
     "served": "vectors of all items, every round, to every other organisation",
-    "summed": "vectors of common items at length 1, summed at the server, and the sum to everybody",
+    "summed": "vectors of common items at length 1, summed at the server, the sum to all",
     "averaged": "vectors of common items and all layers, averaged at the server",
 }
 
 
 def _statement(algorithm: FedDMFSettings) -> Statement:
     remark = (
-        "What one organisation gives another no layer over sums hides, and of two organisations "
+        "No layer over sums hides what one organisation gives another, and of two organisations "
         "each reads the other's part off the sum of both."
     )
     return Statement(
@@ -57,7 +57,7 @@ SYSTEM = System(
             uploads="every organisation's vectors that go into the sum",
             sums="their sum",
             clients="organisations",
-            few="of two organisations each has the other's vectors, whatever hides the sum",
+            few="of two organisations each learns the other's vectors, whatever hides the sum",
             beside="; vectors that organisations give each other are not summed, and not hidden",
         ),
         Claim(

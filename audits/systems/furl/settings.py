@@ -94,7 +94,7 @@ class InteractionFileData(Selection, FileData):
 
 
 class _FURLSettings(FURLRounds):
-    """What both models have in common."""
+    """Settings of both models."""
 
     @property
     def furl(self) -> FURLConfig:

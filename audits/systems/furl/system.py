@@ -1,7 +1,7 @@
 """FURL (Bui et al. 2019) on texts and on implicit feedback: what stays home, what tells of it.
 
-What trains is imported when there is something to train: it brings PyTorch, and settings are read,
-checked and explained without it.
+Code that trains is imported only for training, since it imports PyTorch; settings are read, checked
+and explained without it.
 """
 
 from collections.abc import Mapping, Sequence

@@ -208,7 +208,7 @@ def device(
 
 
 def organisation_rules(own: Organisations) -> dict[str, Rule]:
-    """What trivial rules reach on the test records, with means of the training records.
+    """The quality of trivial rules on the test records, with means of the training records.
 
     An organisation can follow those of its own mean and of its users' by itself.
     """

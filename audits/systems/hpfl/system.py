@@ -56,8 +56,8 @@ def _statement(algorithm: HPFLConfig) -> Statement:
     if algorithm.shares_private:
         leaves.append("drafts, cluster centres of the embeddings, for a bag")
     remark = (
-        "Sending centres in the place of embeddings protects nobody by itself: the centre of a "
-        "cluster of one is that member's embedding."
+        "Sending centres in the place of embeddings does not protect by itself: the centre of a "
+        f"cluster of one is that member's embedding."
     )
     return Statement(
         name=f"{names[algorithm.components]}, hierarchical personalized federated learning "

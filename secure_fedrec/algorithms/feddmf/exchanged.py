@@ -131,7 +131,7 @@ class ExchangedFedDMF(DMFOrganisations):
         return np.flatnonzero(self.data.listed[client] & self.data.listed[other])
 
     def _part(self, block: RowBlock, place: int, sender: int, client: int) -> FloatArray:
-        """What one organisation gave to another, after a look at its shape."""
+        """The vectors that one organisation gave to another, after a check of their shape."""
         own = slice(*block.indptr[[place, place + 1]].tolist())
         vectors = np.zeros((0, 0)) if block.values is None else block.values[own]
         require_width(vectors, self.config.model.width, f"vectors of organisation {sender}")

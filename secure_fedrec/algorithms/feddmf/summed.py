@@ -38,7 +38,7 @@ class _OverASum(DMFOrganisations):
         return np.asarray(common.sum(axis=1), dtype=np.int64)
 
     def upload_vectors(self, vault: Vault) -> dict[str, IntArray]:
-        """None: nothing is given to bags."""
+        """No vectors: the algorithm does not use bags."""
         return {}
 
     def common_of(self, client: int) -> IntArray:
@@ -201,7 +201,7 @@ class AveragedDMF(_OverASum):
 
 
 def _nothing_below(others: FloatArray) -> FloatArray:
-    """What is left of a sum by rounding alone is nobody's vector."""
+    """A sum that is left by rounding only is not a vector of an organisation."""
     least = 1e-2  # above the rounding of 10 digits of a ring, far below the length of a vector
     lengths = np.sqrt((others**2).sum(axis=1))
     return np.where(lengths[:, None] >= least, others, 0.0)

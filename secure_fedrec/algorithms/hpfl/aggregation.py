@@ -7,7 +7,7 @@ of an attribute is a mean over the clients that are good at it,
 
 so a client sends ``w c_ki`` and ``w = delta I_ki Acc_ki`` in one row, and the server divides sums:
 no weight, count or accuracy of one client is needed. A row of weight 0 is not sent, and an
-attribute that nobody sends keeps its old global vector (eq. 3 is 0 / 0 there).
+attribute that no client sends keeps its old global vector (eq. 3 is 0 / 0 there).
 
 The threshold p is a quantile of the accuracies of all clients on all their attributes. Clients add
 their histogram to the same sum, in rows behind those of the attributes; p of the next round is the
@@ -90,7 +90,7 @@ class HPFLTable:
         return rows.astype(np.int32), np.concatenate([means, counts])
 
     def means_of(self, sums: FloatArray, old: FloatArray) -> FloatArray:
-        """The next table: means where anybody contributed, old vectors elsewhere.
+        """The next table: means where at least one client contributed, old vectors elsewhere.
 
         Args:
             sums: float64[rows, width], the decoded aggregate.

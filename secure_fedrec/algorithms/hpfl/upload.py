@@ -1,4 +1,4 @@
-"""What leaves a client of HPFL: weighted rows into a sum, drafts into bags."""
+"""Uploads of a client of HPFL: weighted rows into a sum, drafts into bags."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -48,7 +48,7 @@ def train(
     """Train the clients' models in place.
 
     Args:
-        method: what is trained.
+        method: the method to train.
         models: models of the clients.
         examples: theirs.
         clients: int64[B], their numbers, for error messages.

@@ -1,7 +1,7 @@
 """The fast pass over a text file: its columns, or that it is not sound.
 
 The bytes are cut into blocks of whole lines, and each block is proven: text of its encoding, no
-line too long, the same number of columns in every line. What is proven is tokenised by pandas. A
+line too long, the same number of columns in every line. Proven files are tokenised by pandas. A
 block that cannot be proven, and whatever pandas refuses, is left to ``faults`` to explain, and so
 is every file with quotes, sound or not. So row i is on line ``first_line + i``, whatever happens.
 """

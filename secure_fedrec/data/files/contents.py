@@ -1,4 +1,4 @@
-"""What the first texts of a column tell about it."""
+"""Facts about a column from its first texts."""
 
 import re
 from collections.abc import Sequence

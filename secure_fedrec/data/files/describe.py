@@ -1,4 +1,4 @@
-"""What is in a file of ratings, before anybody has said how to read it."""
+"""The content of a file of ratings, before it is stated how to read it."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -51,7 +51,7 @@ class Left:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Seen:
-    """What is in a file of ratings.
+    """The content of a file of ratings.
 
     Args:
         file: settings that read it.

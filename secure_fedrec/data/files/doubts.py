@@ -15,7 +15,7 @@ _USUAL: Final = (RatingScale(1, 5, 1), RatingScale(0.5, 5, 0.5), RatingScale(1, 
 
 _FEW: Final = 4
 _SEVERAL: Final = 6
-"""Fewest levels whose steps tell that another is far from them, or next to them below 0."""
+"""Fewest levels needed to judge that another value is an outlier, or a code just below 0."""
 
 _FAR: Final = 2.5
 """Steps from all others that make a value a stranger."""

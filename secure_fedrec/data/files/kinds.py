@@ -80,7 +80,7 @@ _ELSEWHEN: Final = re.compile(
     "modif|launch|premiere|duedate|lastlogin|(?:first|last)seen|download|retriev|^air|account|"
     f"(?:{_SOMEBODY}|{_THING})(?:creat|added|since)|founded|member"
 )
-"""A time of something else than the rating."""
+"""A time other than that of the rating."""
 
 KINDS: Final = (
     Kind(

@@ -1,4 +1,4 @@
-"""Ids that stand for nobody or nothing: what is written where there was none."""
+"""Ids that stand for a missing user or item."""
 
 import json
 import re
@@ -50,7 +50,7 @@ def require_somebody(file: RatingsFile, columns: Columns) -> None:
 
 
 def is_nothing(text: str) -> bool:
-    """Whether a text says that there is nothing."""
+    """Whether a text stands for a missing value."""
     return _SIGNS.fullmatch(text) is not None or text.strip(_AROUND).lower() in _WORDS
 
 

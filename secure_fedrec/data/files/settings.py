@@ -131,7 +131,7 @@ class TextFile(Settings, section="data"):
 
 
 class CatalogueFile(TextFile, section="data.catalogue"):
-    """The items that there are, rated or not; a row each.
+    """All items, rated or not; a row each.
 
     Args:
         path: the file, see ``data.path``.
@@ -146,7 +146,7 @@ class CatalogueFile(TextFile, section="data.catalogue"):
 
 
 class AttributesFile(TextFile, section="data.attributes"):
-    """What is known of every client, for attacks that infer it; a row each.
+    """Attributes of every client, for attacks that infer them; a row each.
 
     Args:
         path: the file, see ``data.path``.

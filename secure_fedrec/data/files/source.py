@@ -1,4 +1,4 @@
-"""Bytes of a file that somebody else made: what can be opened, and no more than fits."""
+"""Bytes of an untrusted file: only regular files are opened, and sizes are limited."""
 
 import bz2
 import codecs

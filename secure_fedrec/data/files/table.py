@@ -32,7 +32,7 @@ from secure_fedrec.errors import DataError
 
 
 class FileRatings(NamedTuple):
-    """What files of ratings hold.
+    """The content of files of ratings.
 
     Attributes:
         table: all ratings.

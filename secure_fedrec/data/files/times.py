@@ -12,10 +12,10 @@ from secure_fedrec.core.arrays import IntArray
 from secure_fedrec.data.files.decimals import plain
 
 GAP: Final = -(2**63)
-"""Stands for a time that is not there."""
+"""Stands for a missing time."""
 
 ORDERS: Final[Mapping[str, str]] = {"day-first": "dm", "month-first": "md"}
-"""What 01/02/2020 may be, by the words of a setting."""
+"""Readings of 01/02/2020, by the word of the setting."""
 
 _MICRO: Final = 10**6
 _MOST_MICRO: Final = (2**63 - 1) // _MICRO - 1
@@ -169,7 +169,7 @@ class Clock:
             self._started, self._spelling = True, spelling_of(first)
 
     def _settle(self, different: set[str]) -> None:
-        """Find out what is first, day or month, where nobody has said."""
+        """Find out whether the day or the month comes first, where it is not stated."""
         if self._order is None and self._spelling is not None:
             found = [self._spelling.pattern.fullmatch(text.strip()) for text in different]
             self._order = _told_order(match for match in found if match is not None)
@@ -255,7 +255,7 @@ def _digits(texts: Sequence[str]) -> list[int] | None:
 
 
 def _told_order(found: Iterable["re.Match[str]"]) -> str | None:
-    """What is first, by a number above 12; "" where the spelling leaves no choice."""
+    """Whether day or month is first, by a number above 12; "" where the spelling decides it."""
     for match in found:
         if match.re.groupindex.get("first") is None:
             return ""

@@ -17,7 +17,7 @@ from secure_fedrec.data.ratings import RatingScale
 from secure_fedrec.errors import DataError
 
 IMPLICIT: Final = RatingScale(0.0, 1.0, 1.0)
-"""Of implicit feedback: 1 where it happened; a 0 would be what nobody uploads."""
+"""Scale of implicit feedback: 1 for an interaction; a 0 would never be uploaded."""
 
 MOST_LEVELS: Final = 201
 """Of a scale that is found and not stated: -10 to 10 in steps of 0.1. More are counts."""

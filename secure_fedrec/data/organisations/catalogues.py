@@ -57,7 +57,7 @@ class OneCatalogue:
 
     @property
     def attributes(self) -> tuple[BoolArray, ...]:
-        """Of its items, or of one that has all."""
+        """Attributes of its items, or one item with all attributes."""
         other: BoolArray = np.ones((1, self.n_attributes), dtype=np.bool_)
         return tuple(self.items if each == self.client else other for each in range(self.n_clients))
 

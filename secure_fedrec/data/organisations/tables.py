@@ -268,8 +268,8 @@ def organise(
 ) -> Organisations:
     """Deals records out to their clients, each with local numbers.
 
-    A client's catalogue is the set of items it has records of, in any part: which films a site
-    lists is known to it before anybody rates them.
+    A client's catalogue is the set of items it has records of, in any part: a site knows which
+    films it lists before users rate them.
 
     Args:
         name: name of the data set.

@@ -330,7 +330,7 @@ class Coordinator:
         Once mixes have cells in this round, it is the clients whose they are, if they are there.
 
         Raises:
-            ProtocolError: a helper with a host of its own is not.
+            ProtocolError: a helper with a host of its own is not connected.
         """
         here = self.channel.hosts
         for node, host in self._hosting.helpers().items():
@@ -344,7 +344,7 @@ class Coordinator:
         return self._plan.invited(round_, np.array(sorted(numbers), dtype=np.int64))
 
     def _heard(self, at: Standing, stage: str) -> None:
-        """What is done before answers are passed on."""
+        """Runs before answers are passed on."""
         mixed = self._bags is not None and self._bags.mixes is not None
         if mixed and stage == self._hosting.uploads:
             if not any(np.array_equal(each, at.present) for each in self._handed):

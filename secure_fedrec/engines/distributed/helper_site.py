@@ -1,4 +1,4 @@
-"""A host without a client: of a helper that is at nobody else's, such as the holder of a key.
+"""The host of a helper that does not run on a client's host, such as the holder of a key.
 
 It takes the server's messages one at a time, as a client's site does, and answers with what its one
 party says. Its half lives in memory only; its journal is on disk, and it has no other state.

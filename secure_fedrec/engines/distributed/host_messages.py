@@ -1,4 +1,4 @@
-"""What the server's host and a client's host tell each other; signed, and bound to one session.
+"""Messages between the server's host and a client's host; signed, and bound to one session.
 
 A session begins with a nonce of each side, so no message of another session is taken; in it
 requests are numbered, so none is taken twice or late. All are in the envelope of
@@ -110,7 +110,7 @@ class Agreement:
 
     @cached_property
     def context(self) -> bytes:
-        """What greetings are bound to."""
+        """The facts that greetings are bound to."""
         keys = sha256(self.keys).digest()
         return sha256(_DOMAIN + b"greeting" + self.digest + self.roster.hash + keys).digest()
 
@@ -123,14 +123,14 @@ class Agreement:
     def federation(self) -> bytes:
         """32 bytes that other federations do not have; the same under every version of a roster.
 
-        And under every operator that takes over: what clients have revealed and paid, and what
-        they keep of it, is of the federation, whoever signs its list now.
+        And under every operator that takes over: records of what clients have revealed and paid
+        belong to the federation, whichever operator signs its list now.
         """
         founder = self.founder or self.roster.operator
         return sha256(_DOMAIN + b"federation" + self.digest + founder).digest()
 
     def session(self, server: bytes, site: bytes, node: Node) -> bytes:
-        """What requests and replies of one session with one site are bound to."""
+        """The facts that requests and replies of one session with one site are bound to."""
         end = _NODE.pack(node.role, node.number)
         return sha256(_DOMAIN + b"session" + self.context + server + site + end).digest()
 

@@ -1,11 +1,11 @@
-"""What one host saw of a federation, in the form of the embedded engine's recordings.
+"""Recording of what one host saw of a federation, in the form of the embedded engine's recordings.
 
 A folder with ``transcript/`` and ``truth/`` (``wire.recording``). Each host has its own, and takes
 down what it was sent: the server clients' messages and its own sums, a denoiser shares, every site
-the public state. Of what is nobody else's, a site keeps its upload and its private tables, and the
-server who is in the sum and what went over the line. All of it put together is a recorded run, as
-``RecordedRun`` makes it of a federation in one process. Of a round that was begun several times it
-is the attempt that was summed.
+the public state. As truth, a site keeps its upload and its private tables, and the server keeps the
+clients in the sum and the traffic. All of it put together is a recorded run, as ``RecordedRun``
+makes it of a federation in one process. Of a round that was begun several times it is the attempt
+that was summed.
 
 A completed round carries a *seal*: whose it is, of which run, and the digests of its files. It is
 no signature; it tells a recording that lost something, or was put together from two runs or hosts.

@@ -71,7 +71,7 @@ class MeanCoordinator:
     Raises:
         ConfigError: keys or roster are not valid, or a round with all clients on the roster is
             impossible.
-        CheckpointError: what was kept of earlier rounds is damaged, or another server's.
+        CheckpointError: the state of earlier rounds is damaged, or another server's.
     """
 
     def __init__(self, terms: ProtectedMean, keys: Keys, *, beacon: Beacon | None = None) -> None:
@@ -259,8 +259,8 @@ class _MeanChannel:
     ) -> Iterator[bytes]:
         """Send messages, and give what comes back (``Channel.exchange``).
 
-        What the hub has to say after its sum is formed is not sent: halves end with what they
-        reveal, and nobody at a site waits for a digest.
+        What the hub has to say after its sum is formed is not sent: halves end with their reveal,
+        and sites do not wait for a digest.
         """
         if stage == "DONE":
             return

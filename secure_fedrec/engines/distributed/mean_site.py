@@ -1,4 +1,4 @@
-"""Hosts of somebody else's training loop, of which the server learns a mean and nothing else.
+"""Hosts of an external training loop, of which the server learns only a mean.
 
 A loop of one's own has its own models, data and transport. ``MeanSite`` is what a client's host
 does beside them, ``mean_coordinator`` what the server's does: both take and give bytes, and what is
@@ -105,11 +105,11 @@ class Keys:
             raise ConfigError("roster.file", str(self.folder / "roster"), str(refused)) from None
 
     def agreement(self, digest: bytes, roster: Roster) -> Agreement:
-        """What hosts agree on; ``first-operator.pub`` is there where another one took over.
+        """Facts that hosts agree on; ``first-operator.pub`` exists after a change of operator.
 
         Args:
             digest: 32 bytes, of the terms.
-            roster: everybody's keys.
+            roster: keys of all parties.
 
         Raises:
             ConfigError: that file holds no public key.
@@ -378,7 +378,7 @@ def standing(
 
 
 def _own_key(path: Path) -> bytes:
-    """What seals what a site keeps; drawn once, so that it outlives the signing key."""
+    """The key that seals a site's state; drawn once, so that it outlives the signing key."""
     if not path.exists():
         # Whole or not there, and never in the place of one that another process has just drawn.
         drawn = path.with_name(f"{path.name}.{os.getpid()}")

@@ -1,7 +1,7 @@
 """Log lines of hosts: one per round and one per refusal; the figures are also fields of the record.
 
-A record's ``fields`` are a mapping from names to numbers, digests and fixed words, for whoever
-writes records for machines or counts them. Nothing in them follows from a client's data.
+A record's ``fields`` are a mapping from names to numbers, digests and fixed words, for handlers
+that write records for machines or count them. They do not depend on a client's data.
 """
 
 import logging
@@ -20,7 +20,7 @@ SPEAKABLE: Final = (ProtocolError, WireError)
 
 _ASKED = "asked_for"
 SHOWN_DIGITS: Final = 16
-"""Of a digest in a line for people."""
+"""Digits of a digest in a line for people."""
 
 
 def with_fields(**fields: object) -> dict[str, Any]:
@@ -32,7 +32,7 @@ def price_fields(plan: TrainingPlan, releases: int) -> dict[str, float | None]:
     """Epsilon that noised uploads have spent, and that is left; empty without noised uploads.
 
     Args:
-        plan: what is computed.
+        plan: the computation.
         releases: noised uploads of one client so far.
 
     Returns:
@@ -49,7 +49,7 @@ def log_sent(at: Standing, plan: TrainingPlan, *, size: int, seconds: float, spe
 
     Args:
         at: the attempt.
-        plan: what is computed.
+        plan: the computation.
         size: bytes of the upload.
         seconds: since the attempt began here.
         spent: noised uploads that were sent so far.

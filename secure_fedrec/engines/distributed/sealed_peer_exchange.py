@@ -2,9 +2,9 @@
 
 An algorithm whose clients exchange rows (``algorithms.base.Exchanging``) has two exchanges more in
 front of every round: clients make keys of the attempt, and seal what they give to each other. The
-server hands boxes on, and sees how many bytes each client gives to which other; nobody else is in
-such a round than its clients, and all of them are, or it is aborted. Magic "SFPE", then an envelope
-of the family ``PEERS``; bodies, little-endian:
+server hands boxes on, and sees how many bytes each client gives to which other; a round has exactly
+its clients as parties, or it is aborted. Magic "SFPE", then an envelope of the family ``PEERS``;
+bodies, little-endian:
 
     KEY    the public key
     GIVEN  u32 number of the receiver | box of the rows as ``wire.encode_rows`` writes them
@@ -209,10 +209,10 @@ class PeerParty:
         return sent
 
     def _opened(self, inbox: Sequence[bytes], key: OpeningKey) -> PeerBlock:
-        """What every other client gave, by sender.
+        """The rows that every other client gave, by sender.
 
         Raises:
-            ProtocolError, WireError: something is missing, for somebody else, or of another round.
+            ProtocolError, WireError: a message is missing, for another client, or of another round.
         """
         peers = self._peers
         others = [node for node in peers.nodes if node != self.node]

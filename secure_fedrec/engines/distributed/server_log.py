@@ -1,4 +1,4 @@
-"""What the server's host logs of a round, and what goes over its line."""
+"""The server host's log of a round, and of its traffic."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 

@@ -90,8 +90,8 @@ class Site:
     Raises:
         ConfigError: the vault is not of one client, an identity is missing or the roster lists
             another key, or a layer's parties cannot be elsewhere.
-        CheckpointError: what was kept is damaged, an old copy, or another client's or federation's,
-            or a part of it is missing.
+        CheckpointError: the kept state is damaged, an old copy, or another client's or
+            federation's, or a part of it is missing.
     """
 
     def __init__(
@@ -313,7 +313,7 @@ class Site:
     def _trained(
         self, public: PublicState, at: Standing, given: PeerBlock | None = None
     ) -> ClientRows:
-        """What this client sends, not hidden yet; what it learnt is kept as the outcome."""
+        """This client's upload before it is hidden; the trained state is kept as the outcome."""
         plan, vault, clients = self._plan, self._vault, np.array([self.client])
         algorithm = plan.algorithm
         try:

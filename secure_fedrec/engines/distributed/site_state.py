@@ -4,8 +4,8 @@ The file holds the vault's tables after the last attempt that the site's upload 
 beside them those of the attempt in progress, which become the first once the server's word is there
 that it was summed. A *ticket* beside it holds the hash of the only file that may be taken up: the
 new one's is recorded before it is written, so a crash leaves one that is known, and a copy that was
-taken earlier and put back is refused. Whoever puts back file, ticket and journal together is told
-by the server instead (``site``), or by peers (``session.journal``).
+taken earlier and put back is refused. Restoring file, ticket and journal together is detected by
+the server instead (``site``), or by peers (``session.journal``).
 
 Layout of the file, version 3: "SFHM" | u8 version | 32 salt | AES-256-GCM box under a key that
 HKDF-SHA256 derives from the site's own key and the salt. Its content: u32 round | u64 settled
@@ -64,7 +64,7 @@ MOST_SAT_OUT = 3
 
 
 def _text(path: Path) -> str:
-    """What stands in a file, whoever wrote in it."""
+    """The content of a file, which may have been written by another party."""
     return path.read_text(encoding="utf-8", errors="replace")
 
 

@@ -252,7 +252,7 @@ class SitesChannel:
             settled: by client, the last attempt that its upload was summed in; 0 where missing.
             ahead: round and serial of the attempt whose keys are agreed on meanwhile; zeros for
                 none.
-            clients: int64[k], who takes part; None for all who are invited.
+            clients: int64[k], clients that take part; None for all that are invited.
             stated: what it agrees on (``Statement.encoded``).
         """
         self._stated = stated
@@ -305,7 +305,7 @@ class SitesChannel:
     def _asked(
         self, stage: str, parcels: Mapping[Node, Sequence[Parcel]], timeout: float | None
     ) -> Iterator[bytes]:
-        """One exchange; what is for the hub is given, what is for other parties waits.
+        """One exchange; messages for the hub are returned, those for other parties wait.
 
         A site that is there and has no answer to the first request of an attempt was started anew
         since the last one: it is greeted and asked again, once.

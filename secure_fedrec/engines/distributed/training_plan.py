@@ -51,7 +51,7 @@ class TrainingPlan:
     Args:
         algorithm: the algorithm.
         stack: how uploads are protected.
-        streams: of what everybody draws alike.
+        streams: streams of the draws that are equal on all hosts.
         cohort: which clients are invited.
         n_rows: rows of the shared table.
         listed: int64[k], clients that may be invited; None for all.
@@ -134,7 +134,7 @@ class TrainingPlan:
         return {}
 
     def require_round(self, round_: int) -> None:
-        """Check that there is a round of this number.
+        """Check that this is the number of a round.
 
         Raises:
             ProtocolError: there is none.
@@ -192,7 +192,7 @@ class TrainingPlan:
             public: the public state that it is computed from, of which what is sent to some clients
                 only does not count; what the server holds of it, where clients keep it from it
                 (``hosting.Held``); None where it is not known yet.
-            clients: int64[k], who takes part; None for all who are invited.
+            clients: int64[k], clients that take part; None for all that are invited.
         """
         state, held = b"", None
         if isinstance(public, bytes):

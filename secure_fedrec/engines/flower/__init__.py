@@ -9,6 +9,6 @@ side (``superlink``), in the process that drives the rounds.
 Reading order: ``quiet_environment`` (what must be switched off), ``message_bytes``,
 ``scrubbed_replies`` (of failures, nothing), ``tasks`` (a site's process), ``grid_transport`` (the
 coordinator's), ``processes`` and ``superlink`` (starting and ending Flower's own),
-``certificates``. Somebody else's app under protection: ``model_records``, ``mod`` (its client's
-side), ``strategy`` (its server's).
+``certificates``. An existing app under protection: ``model_records``, ``mod`` (its client's side),
+``strategy`` (its server's).
 """

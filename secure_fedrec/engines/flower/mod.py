@@ -47,7 +47,7 @@ class ProtectedMod:
     """A mod of a ClientApp, first in its list.
 
     Args:
-        terms: what was settled, equal at the server.
+        terms: the agreed terms, equal at the server.
         folder: the client's own, see ``distributed.mean_site.Keys``; by default the one that the
             SuperNode's configuration names as "secure-fedrec".
         weight: metric of a train reply that says how much the client counts.

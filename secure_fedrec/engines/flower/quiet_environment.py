@@ -26,7 +26,7 @@ def require_quiet(environment: Mapping[str, str] | None = None) -> None:
         environment: variables; by default those of this process.
 
     Raises:
-        ConfigError: one is not; names it.
+        ConfigError: a variable is not set so; names it.
     """
     found = os.environ if environment is None else environment
     for name, value in SWITCHES.items():

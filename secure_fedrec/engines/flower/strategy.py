@@ -66,9 +66,10 @@ class ProtectedStrategy(ForwardedStrategy):
         reports: reports of the rounds so far.
 
     Raises:
-        ConfigError: keys or roster are not in order, no round of everybody on it is possible, the
-            strategy needs every client's update, or Flower would contact hosts of its maker.
-        CheckpointError: what the server has kept is damaged.
+        ConfigError: keys or roster are not valid, a round with all clients on the roster is
+            impossible, the strategy needs every client's update, or Flower would contact hosts of
+            its maker.
+        CheckpointError: the server's kept state is damaged.
     """
 
     def __init__(

@@ -135,8 +135,8 @@ class Link:
     def close(self) -> None:
         """End the run's connections, for as long as that may take.
 
-        A pool of connections whose lock nobody gives back, as has been seen of the library's, would
-        be waited for without end: what is open then ends with the process.
+        A pool of connections whose lock is never released, as the library has been seen to do,
+        would block without end; its open connections end with the process.
         """
         ending = Thread(target=self._end, name="ending", daemon=True)
         ending.start()

@@ -75,7 +75,7 @@ def serve_app(app: ClientApp, address: str, *, alive: Callable[[], bool] = lambd
 
     A SuperNode that is started with ``--isolation process`` leaves its tasks to this process. What
     the app keeps in its ``Context`` is kept as Flower keeps it; an exception, wherever it comes
-    from, is told to nobody.
+    from, is not reported.
 
     Args:
         app: app of this host's own.

@@ -346,8 +346,8 @@ class LocalTrials:
     def _behind(self, found: "_Found", user: int, buffer: str) -> str | None:
         """The private parameter that a user's training leaves in a buffer of all.
 
-        The optimiser takes no steps here: after one, everything is made of all that was trained.
-        What is left in the first step comes before what is left by way of a memory.
+        The optimiser takes no steps here: after one step, every parameter would depend on all
+        trained values. What is left in the first step comes before what is left by way of a memory.
         """
         begun, draw = found.traces.begun, found.trial.generator("behind")
         still = found.traces.still()

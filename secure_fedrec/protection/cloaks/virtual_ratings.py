@@ -44,7 +44,7 @@ _NUMBERS_AT_ONCE = 2**21
 
 
 COVERED = Traits(virtual_rows="summed", reports=None, uploads=None, noise=None, denoising=None)
-"""Of covered uploads, but for how many rows are virtual."""
+"""Traits of covered uploads, without the number of virtual rows."""
 
 Fill = Callable[[IntArray, IndexArray], FloatArray]
 """Virtual ratings for the items of each client."""

@@ -103,7 +103,7 @@ class NoisedSum(MaskedSum):
             masks,
             alone=self.skellam.corrupt,
             value=self.skellam.corrupt,
-            reason="it knows the noise of its own clients, and that of no more is made up for",
+            reason="it knows the noise of its own clients, and noise is added for that many only",
         )
 
     def simulated(self, round_: int, participants: IntArray, wire: Wire) -> "NoisedSession":

@@ -38,7 +38,8 @@ def load_operator(path: Path) -> Ed25519PrivateKey:
     """Read the file.
 
     Raises:
-        ConfigError: it is missing, others than its owner may read it, or it is no such file.
+        ConfigError: the file is missing, readable by others than its owner, or not an operator's
+            key.
     """
     data = read_private(path, "operator.file")
     body, digest = data[:-32], data[-32:]

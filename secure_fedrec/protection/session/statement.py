@@ -103,7 +103,7 @@ class Later:
         """The statement.
 
         Raises:
-            ProtocolError: always: it is not known yet.
+            ProtocolError: always: the statement is not known yet.
         """
         raise ProtocolError("the statement of this attempt is not known yet")
 

@@ -189,7 +189,7 @@ FAULTS = "test_no_fault_of_a_line_makes_another_result"
         (
             hearing(lambda r, d, k: len(d) == 35 and d[-2] not in k and signed(d)),
             FAULTS,
-            "the round before's",
+            "the previous round's message",
         ),
         (
             hearing(

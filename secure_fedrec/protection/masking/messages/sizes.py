@@ -111,7 +111,7 @@ _ROUND: tuple[_Row, ...] = (
     ("R2", Kind.BOXES, "down", "k neighbours' shares, who shared"),
     ("R3", Kind.UPLOAD, "up", "masked vector of d words of b bits"),
     ("R4", Kind.SURVIVORS, "down", "survivors, k neighbours' signatures, path"),
-    ("R4", Kind.CONFIRM, "up", "signature on the survivors, of who signs"),
+    ("R4", Kind.CONFIRM, "up", "signature on the survivors, of each signer"),
     ("R4", Kind.QUORUM, "down", "quorum of signatures"),
     ("R5", Kind.REVEAL, "up", "own self-mask seed, one share per neighbour"),
     ("R6", Kind.RESULT, "down", "digest of the sum, transcript root, receipt"),

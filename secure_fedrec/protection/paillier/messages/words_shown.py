@@ -18,7 +18,7 @@ def table_layout(words: int) -> SlotLayout:
 def uploaded_words(data: bytes, length: int, codec: FixedPoint) -> RingArray:
     """As many words of a client's ciphertexts as it encrypted, the last of its message.
 
-    Its signature alone comes behind them.
+    Only its signature follows them.
 
     Raises:
         WireError: the message is too short.
