@@ -7,8 +7,9 @@ a batch of thousands of clients draws exactly what each would have drawn by itse
 draws what the killed one would have, and a change of rho moves no cohort.
 
 What a client draws for itself (its first private tables, negatives, the order of its batches,
-virtual items) would be known to whoever knows the seed. So a client of a deployment draws it under
-a secret of its own (``Streams.of_clients``), and the seed gives what everybody draws alike.
+virtual items) would be known to every party that knows the seed. So a client of a deployment draws
+it under a secret of its own (``Streams.of_clients``), and the seed gives the draws that are equal
+on all hosts.
 
 Seeded streams alone make *simulations* reproducible. The embedded engine draws what a deployment's
 clients do if it is handed their secrets.

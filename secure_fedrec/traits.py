@@ -45,8 +45,8 @@ class Traits:
             with the others, or "taken-out" of the sum again.
         reports: whether a client sends "all" of its rows each time, or "some" as its coins fall.
         uploads: what their receivers read: "rows", "shares" (row numbers, and words that are
-            uniform but for whoever holds all shares) or "dense" (the same public row numbers from
-            everybody, and hidden words).
+            uniform except for a holder of all shares) or "dense" (the same public row numbers from
+            all clients, and hidden words).
         senders: whether receivers know whose a message is, "named" or "anonymous".
         noise: whether any is "added" to sums and counts, or "none".
         denoising: what denoisers send the server: "none", sums over "groups" of clients less their
@@ -80,7 +80,7 @@ class Traits:
 
 
 AS_BEFORE = Traits(virtual_rows=None, reports=None, uploads=None, noise=None, denoising=None)
-"""Of what changes nothing."""
+"""Traits of a layer that does not change anything."""
 
 BARE = Traits(
     virtual_rows="none",
@@ -91,15 +91,15 @@ BARE = Traits(
     denoising="none",
     denoisers=(),
 )
-"""Of uploads that are sent to the server as they are."""
+"""Traits of uploads that are sent to the server in the clear."""
 
 HIDDEN = replace(BARE, uploads="dense")
-"""Of uploads under names that the server cannot read, as under masks; it has their sums."""
+"""Traits of named uploads that the server cannot read, as under masks; it has their sums."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowTraits:
-    """What everybody knows of the rows that an algorithm's clients send.
+    """Public facts about the rows that an algorithm's clients send.
 
     Args:
         rows: what the rows of the shared table stand for, "items" or anything "other".
@@ -126,4 +126,4 @@ class RowTraits:
 
 
 OTHER_ROWS = RowTraits(rows="other", row_sets="others", form="other")
-"""Of an algorithm whose rows are parameters, or are of attributes."""
+"""Traits of an algorithm whose rows are parameters, or belong to attributes."""

@@ -32,7 +32,7 @@ class Combine(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Segmented:
-    """What several parties give, one segment each."""
+    """Blocks of several parties, one segment each."""
 
     indptr: IntArray
 
@@ -279,7 +279,7 @@ class Aggregate:
         """The sum of one block, its rows from 0, decoded by its own codec.
 
         Raises:
-            WireError: there is no such block.
+            WireError: the block does not exist.
         """
         if self.layout is None:
             raise WireError(f"no block {name!r}: the blocks of this sum have no names")
@@ -297,7 +297,7 @@ class Aggregate:
         """The decoded sum of a flat block: float64[size].
 
         Raises:
-            WireError: there is no such block.
+            WireError: the block does not exist.
         """
         part = self.of(name)
         size = 0 if self.layout is None else self.layout[name].shape.size

@@ -10,7 +10,7 @@ _SHOWN = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gap:
-    """Something that could not be tested, so that nothing is known about it.
+    """A part that could not be tested, and about which nothing is known.
 
     Args:
         subject: the parameter or other object under test.

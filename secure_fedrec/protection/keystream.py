@@ -32,7 +32,7 @@ from secure_fedrec.core.arrays import RingArray
 from secure_fedrec.core.compiled import add_four, subtract_four
 
 CHUNK_BYTES = 128 * 1024
-"""Most bytes that are made at a time; whoever asks for no more at a time saves a loop."""
+"""Largest number of bytes made at a time; a request of at most that many avoids a loop."""
 
 STREAM_BYTES = 2**36
 """Bytes of a whole keystream: GCM's blocks and the two before them."""

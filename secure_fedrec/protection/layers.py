@@ -1,10 +1,10 @@
 """Which layers stack, and what each stack hides from which parties.
 
-Nothing is listed here but the layers that are shipped. What stacks follows from their roles and
-from what each requires and excludes; what a stack claims, from what its layers say of themselves.
-One table is for the rows that are summed, one for the vectors that are collected in bags; both are
-shared by the configuration reader, SECURITY.md and the tests. A layer that is added to ``RECORDS``
-is in all that follows from it.
+Nothing is listed here but the layers that are shipped. Which layers stack follows from their roles
+and from what each requires and excludes; the claim of a stack follows from the records of its
+layers. One table is for the rows that are summed, one for the vectors that are collected in bags;
+both are shared by the configuration reader, SECURITY.md and the tests. A layer that is added to
+``RECORDS`` is in all that follows from it.
 """
 
 from collections.abc import Mapping

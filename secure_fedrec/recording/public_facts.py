@@ -1,8 +1,8 @@
-"""What everybody knows of a recording, checked fact by fact.
+"""Public knowledge of a recording, checked fact by fact.
 
 Recorders state such facts and files hold them; both are checked here. All numbers are finite and
-less than 2**63. What arrays of an attack are as large as is at most ``FREE`` beside one for each
-byte of the files: nothing is allocated on the word of a few bytes.
+less than 2**63. Sizes of an attack's arrays are at most ``FREE``, plus one for each byte of the
+files: a few bytes cannot cause a large allocation.
 """
 
 from collections.abc import Callable, Mapping

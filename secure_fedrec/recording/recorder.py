@@ -16,8 +16,8 @@
     recorder.truth(ratings=(clients, items, ratings))
     recording = recorder.close()
 
-What everybody knows is what the caller states: ``data``, ``algorithm``, ``rows`` and ``sums``.
-Nothing is assumed of what is not stated, and an attack that needs it says so.
+Public knowledge is what the caller states: ``data``, ``algorithm``, ``rows`` and ``sums``. Unstated
+facts are not assumed, and an attack that needs one says so.
 """
 
 import json
@@ -288,7 +288,7 @@ class Recorder:
                 int per client.
 
         Raises:
-            MisfitError: columns that do not fit together, or a client or item that there is not.
+            MisfitError: columns do not fit together, or a client or item is unknown.
         """
         if ratings is not None:
             levels = self._public.get("rating_levels") if rating_levels is None else rating_levels
@@ -475,7 +475,7 @@ class Recorder:
         return words
 
     def _whole_sum(self, told: _Message) -> _Message:
-        """A sum with all rows of the table: those that nobody sent are 0, of nobody."""
+        """A sum with all rows of the table: rows that no client sent are 0, with a count of 0."""
         size = self.arrays.layout.rows
         words = np.zeros((size, told.words.shape[1]), dtype=told.words.dtype)
         words[told.rows] = told.words

@@ -32,7 +32,7 @@ class Recording:
     secrets: TruthColumns = field(default_factory=TruthColumns)
 
     def __repr__(self) -> str:
-        """How much it holds, and nothing of the truth: logs and failing tests print it."""
+        """Sizes only, without the truth: logs and failing tests print it."""
         return f"Recording({len(self.seen.rounds())} rounds)"
 
     @classmethod

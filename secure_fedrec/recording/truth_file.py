@@ -96,8 +96,8 @@ def rating_columns(
         levels: what a rating may be; None takes those that occur.
 
     Raises:
-        MisfitError: columns of different lengths, a pair twice, a client, item or rating that
-            there is not.
+        MisfitError: columns have different lengths, a pair occurs twice, or a client, item or
+            rating is unknown.
     """
     names = ("clients", "items", "ratings")
     if not isinstance(ratings, tuple | list) or len(ratings) != len(names):
@@ -291,7 +291,7 @@ def _require_ratings(ratings: Columns, *, most: int) -> None:
         most: items that there can be.
 
     Raises:
-        MisfitError, ValueError: they do not.
+        MisfitError, ValueError: they do not fit.
     """
     if ratings.keys() != _RATINGS.keys():
         raise MisfitError(f"ratings have the columns {', '.join(sorted(_RATINGS))}")

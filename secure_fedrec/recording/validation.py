@@ -21,13 +21,13 @@ KIND is the step of the messages: ``upload``, ``noise``, ``denoise``, ``aggregat
 arrays in front of a round and after it (``table`` float64[rows, width], ``extra-NAME``),
 ``model-part`` and the like what only the ``receivers`` of it are sent.
 
-All numbers of ``public`` are finite and less than 2**63. Nothing is allocated on the word of a
-file: an array has the size that its header says, or the file is refused, and what a block of it
-takes in memory is no more than four times the file. What arrays are as large as, and nothing but a
-number says, is bounded by the files as well: ``n_clients``, ``n_items`` and the rows of ``blocks``
-are each at most 1,048,576 more than the bytes of all files of the folder, and the values of
-``blocks`` at most 64 times as many. ``n_items`` is the size of the block of items, where there is
-one. All files are regular ones, and there are no links and no others.
+All numbers of ``public`` are finite and less than 2**63. A file's header alone does not cause an
+allocation: an array has the size that its header says, or the file is refused, and what a block of
+it takes in memory is no more than four times the file. What arrays are as large as, and nothing but
+a number says, is bounded by the files as well: ``n_clients``, ``n_items`` and the rows of
+``blocks`` are each at most 1,048,576 more than the bytes of all files of the folder, and the values
+of ``blocks`` at most 64 times as many. ``n_items`` is the size of the block of items, where there
+is one. All files are regular ones, and there are no links and no others.
 """
 
 from collections.abc import Mapping
@@ -179,7 +179,7 @@ def _public(directory: Path) -> Mapping[str, Any]:
 
 
 def _require_own_files(directory: Path) -> None:
-    """Refuse links, pipes, and files that no recording has: nothing is read from elsewhere."""
+    """Refuse links, pipes, and files that a recording does not have."""
     require_folder(directory)
     for path in sorted(directory.iterdir()):
         if path.name == "rounds":

@@ -52,7 +52,7 @@ def _written_out(kind: Any) -> Any:
 
 
 def _literal(words: tuple[Any, ...]) -> Reader:
-    """One of some words, of their types: True is not 1, and an array is compared with none."""
+    """One of some words, of their types: True is not 1, and an array does not equal any."""
     kinds, known = {type(word) for word in words}, OneOf(words)
 
     def literal(value: Any) -> Any:

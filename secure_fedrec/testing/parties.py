@@ -147,7 +147,7 @@ _FAULTS: dict[str, _Fault] = {
     "doubled": lambda parcel, rounds: [parcel.data * 2],
     "lost": lambda parcel, rounds: [],
     "repeated": lambda parcel, rounds: [parcel.data] * 2,
-    "the round before's": partial(_of_rounds_ago, 1),
+    "the previous round's message": partial(_of_rounds_ago, 1),
     "the previous round's message beside it": lambda p, rounds: [
         *_of_rounds_ago(1, p, rounds),
         p.data,
@@ -168,7 +168,7 @@ class _Rounds:
         self._sent: deque[list[Parcel]] = deque(maxlen=3)
 
     def clean(self, where: str) -> list[Parcel]:
-        """What is sent in a round that must end exactly, with everybody."""
+        """The messages of a round that must end exactly, with all clients."""
         clients, why = self._run(lambda sent: sent, where)
         require(clients == set(self._contract.everybody()), f"only {clients} in it{why}: {where}")
         return self._sent[-1]
@@ -196,7 +196,7 @@ class _Rounds:
     def _run(
         self, line: Callable[[list[Parcel]], list[Parcel]], where: str
     ) -> tuple[set[int], str]:
-        """Whose inputs are in the result, and why nobody's."""
+        """The clients whose inputs are in the result, or why the round has none."""
         self._number += 1
         self._sent.append([])
 

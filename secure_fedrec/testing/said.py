@@ -1,4 +1,4 @@
-"""What contracts say to who inherits them."""
+"""Error texts of contracts for the classes that inherit them."""
 
 from typing import Any
 

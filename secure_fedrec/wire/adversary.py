@@ -1,4 +1,4 @@
-"""Who looks: the parties an adversary has corrupted, and the lines it taps."""
+"""Adversaries: the parties that one has corrupted, and the lines that it taps."""
 
 from typing import Annotated
 

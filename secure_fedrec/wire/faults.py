@@ -29,7 +29,7 @@ class Fault(Protocol):
     """Anything that turns the messages sent into the messages delivered."""
 
     def apply(self, messages: Batch) -> Batch:
-        """What arrives when ``messages`` are sent."""
+        """The messages that arrive when ``messages`` are sent."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,7 +1,7 @@
 """Messages, columnar: one batch carries the messages that many parties send in one step.
 
-A message knows its round, its step, its sender *as the receiver sees it* (an identity, or nobody on
-an anonymous channel), its receiver, its payload and its size in bytes. ``encode_rows`` and
+A message knows its round, its step, its sender *as the receiver sees it* (an identity, or unknown
+on an anonymous channel), its receiver, its payload and its size in bytes. ``encode_rows`` and
 ``decode_rows`` are the byte layout of a row message, version 1, little-endian:
 
     u8 version | u8 step | u8 flags | u8 bytes per value | u32 round | u32 rows | u16 width | u16 0
@@ -67,7 +67,7 @@ class Step(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Parties:
-    """Who stands at one end of a batch of messages.
+    """The senders or receivers of a batch of messages.
 
     Args:
         role: "server", "client" or "denoiser".

@@ -1,4 +1,4 @@
-"""What communication costs each party: messages, row vectors and bytes, sent and received."""
+"""Communication of each party: messages, row vectors and bytes, sent and received."""
 
 from collections.abc import Mapping
 

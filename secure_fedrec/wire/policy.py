@@ -1,4 +1,4 @@
-"""What of a run is recorded, and how large the recording will be.
+"""The parts of a run that are recorded, and the size of the recording.
 
 Payloads are kept of named rounds and senders only: a full run can be tens of gigabytes. The size is
 projected before the run and refused above a limit: a recording never spills in silence.
@@ -36,7 +36,7 @@ class Traffic:
     invited: int = 1
 
     def among(self, share: float) -> "Traffic":
-        """What to expect where this share of the clients is invited."""
+        """The projection where this share of the clients is invited."""
         sent = share**self.invited
         return replace(self, messages=round(sent * self.messages), rows=round(sent * self.rows))
 

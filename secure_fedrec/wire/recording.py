@@ -10,7 +10,7 @@ opens.
 
 The files themselves tell no more than the messages in them: their order, and where one block ends
 and the next begins, follow from tags and names (``spool``), and tags are drawn anew, under a key
-that whoever reads the files and the configuration does not have.
+that readers of the files and the configuration do not have.
 """
 
 import shutil

@@ -144,7 +144,7 @@ class Spool:
 
 
 def _keys(columns: Columns) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-    """What messages are ordered by: tag or, where they have a name, sender; then receiver."""
+    """The order of messages: by tag or, where they have a name, by sender; then by receiver."""
     return np.asarray(columns.get("tags", columns["senders"])), np.asarray(columns["receivers"])
 
 

@@ -265,7 +265,7 @@ class View:
         """Completed rounds with a message of that step.
 
         Raises:
-            TranscriptError: the adversary saw no such step.
+            TranscriptError: the adversary did not see the step.
         """
         self._require(step)
         return tuple(r for r in self._rounds() if self._names(step, r))
@@ -273,10 +273,10 @@ class View:
     def received(self) -> tuple[str, ...]:
         """What reached corrupted parties from others, by name.
 
-        Of each step the blocks and bags, counts of the aggregate apart; ``TRAFFIC`` of a tap. Who
-        holds no aggregate receives what of the public state moves: ``TABLE``, and extras. Whoever
-        makes that state, and the parts that go to single clients, learns nothing from them; nor
-        does anybody from a block that holds a 1 of each client.
+        Of each step the blocks and bags, counts of the aggregate apart; ``TRAFFIC`` of a tap. A
+        party without the aggregate receives the moving parts of the public state: ``TABLE``, and
+        extras. The party that makes that state, and the parts that go to single clients, learns
+        nothing from them. No party learns anything from a block that holds a 1 of each client.
         """
         told: list[str] = []
         made = {Step.MODEL, *({Step.PART} if self.sees(Step.AGGREGATE) else ())}
@@ -336,7 +336,7 @@ class View:
                     yield block
 
     def _moved(self) -> Iterator[str]:
-        """What of the public state some round moved; the table, if nothing of it was kept."""
+        """Parts of the public state that a round moved; the table, if none was kept."""
         kept, seen = self._kept(Step.MODEL), set[str]()
         for round_ in kept:
             before = self._model(round_)
@@ -420,7 +420,7 @@ class View:
     def extras(self, round_: int, *, after: bool = False) -> dict[str, FloatArray]:
         """What was broadcast beside the table in that round, by name; ``after`` as for tables.
 
-        What was sent to some clients only is there if one of them, or the server, is corrupted.
+        Parts sent to some clients only are included if one of them, or the server, is corrupted.
 
         Raises:
             TranscriptError: not recorded, or not seen.
@@ -463,7 +463,7 @@ class View:
             bag: which bag, of step ``BAG``.
 
         Raises:
-            TranscriptError: the adversary saw no such message, or none was recorded.
+            TranscriptError: the adversary did not see such a message, or it was not recorded.
         """
         self._require(step)
         self._require_round(round_)

@@ -1,7 +1,7 @@
-"""What is recorded apart from the transcript: what no party saw, and what clients know alone.
+"""Records apart from the transcript: what no party saw, and what only a client itself knows.
 
-What clients put into a round's sum each knows of itself. An adversary that corrupts clients gets
-theirs, because whoever knows a part of a sum knows the rest of it.
+Each client knows its own inputs to a round's sum. An adversary that corrupts clients gets theirs,
+because knowing a part of a sum reveals the rest.
 """
 
 from collections.abc import Iterator, Set
@@ -17,7 +17,7 @@ from secure_fedrec.wire.within import Within
 
 
 class Truth:
-    """What no party saw: for scoring by the harness, never handed to an attack."""
+    """Facts that no party saw: for scoring by the harness, never handed to an attack."""
 
     __slots__ = ("_store", "_within")
 
@@ -42,7 +42,7 @@ class Truth:
         return {"senders": columns["senders"], "lengths": block.lengths, "rows": block.rows}
 
     def own(self, round_: int) -> Iterator[Columns]:
-        """What clients put into the sum of a round, some clients at a time: see ``OWN``."""
+        """The clients' inputs to the sum of a round, some clients at a time: see ``OWN``."""
         return self._store.read(round_, OWN)
 
     def kinds(self, round_: int) -> tuple[str, ...]:

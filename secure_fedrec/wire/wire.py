@@ -80,7 +80,7 @@ class Wire:
     def carry(self, parcels: Parcels) -> Parcels:
         """Carry bytes that a protocol's halves send each other; the caller meters them.
 
-        Nothing is recorded: what a party can read of them, the caller shows (``show``).
+        It does not record: the caller shows what a party can read of them (``show``).
 
         Returns:
             The messages delivered: the same batch unless a fault struck.

@@ -14,7 +14,7 @@ def pack_words(words: RingArray, codec: FixedPoint) -> bytes:
 
 
 def unpack_words(data: bytes, rows: int, width: int, codec: FixedPoint) -> RingArray:
-    """What ``pack_words`` packed: [rows, width].
+    """Inverse of ``pack_words``: [rows, width].
 
     Raises:
         WireError: the data has another length, or a word lies outside the ring.

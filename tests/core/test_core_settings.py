@@ -247,10 +247,10 @@ def test_parameters_of_an_alias_go_where_they_are_named() -> None:
         (Annotated[int | None, Within(least=1)], "is a rule for numbers"),
         (Annotated[str, Within(least=1)], "is a rule for numbers"),
         (tuple[object, ...], "cannot be checked"),
-        (tuple, "what a tuple holds"),
-        (list[int], "what a list holds"),
-        (Sequence[int] | None, "what a Sequence holds"),
-        (Mapping[str, dict[str, int]], "what a dict holds"),
+        (tuple, "the values in a tuple"),
+        (list[int], "the values in a list"),
+        (Sequence[int] | None, "the values in a Sequence"),
+        (Mapping[str, dict[str, int]], "the values in a dict"),
     ],
 )
 def test_a_field_that_cannot_be_checked_is_refused_when_its_class_is_made(
@@ -262,7 +262,7 @@ def test_a_field_that_cannot_be_checked_is_refused_when_its_class_is_made(
 
 
 def test_fields_of_a_class_that_is_no_settings_are_looked_at_when_the_class_is_made() -> None:
-    with pytest.raises(TypeError, match=r"Mixed\.sizes: what a list holds"):
+    with pytest.raises(TypeError, match=r"Mixed\.sizes: the values in a list"):
         type("Mixed", (type("Plain", (), {"__annotations__": {"sizes": list[int]}}), Settings), {})
 
 

@@ -58,7 +58,7 @@ def check_client_step(
         scale: standard deviation of random private values.
 
     Returns:
-        What was found; ``report.require()`` raises unless everything holds.
+        The findings; ``report.require()`` raises unless everything holds.
 
     Raises:
         ConfigError: a pattern of ``private`` matches nothing, there are less than two users, a

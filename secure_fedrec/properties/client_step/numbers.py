@@ -31,7 +31,7 @@ def rows_of(
     downloaded: Sequence[Mapping[str, Tensor]],
     quantized: Container[str],
 ) -> tuple[list[Row], list[Row]]:
-    """What was sent, in every order in which a row may be sent: exact rows, and rounded ones.
+    """The numbers sent, in every order in which a row may be sent: exact rows, and rounded ones.
 
     Args:
         sent: arrays by path, of every training: the same names and shapes in all.

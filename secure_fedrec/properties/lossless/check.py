@@ -135,7 +135,7 @@ def assert_lossless(outcome: Comparison) -> Comparison:
             assert_lossless(algorithm=lambda: MyRecommender(rank=2), **federation.arguments())
 
     Returns:
-        What was compared; ``verdict`` says what the claim is relative to.
+        The comparison; ``verdict`` says what the claim is relative to.
 
     Raises:
         LosslessnessError: the runs differ (the message names the first differing place), or nothing
@@ -304,7 +304,7 @@ class _Beside:
     def outcome(
         self, where: str | None, blames: str | None, explanation: Explanation | None = None
     ) -> Comparison:
-        """What is known so far."""
+        """The result so far."""
         holds = where is None and self._numbers["compared"] > 0
         return Comparison(
             rounds=len(self.settled),

@@ -57,7 +57,7 @@ class Comparison:
         rounds: rounds compared.
         holds: whether every upload, sum, count, bag and table was equal in every bit, and there
             was something to compare.
-        first_difference: the first differing place, in words; None if there is none.
+        first_difference: the first differing place, in words; None without one.
         blames: "the stack" or "the algorithm", whichever caused the difference; None without one.
         largest_difference: largest absolute difference of the last compared public tables.
         invited: clients invited, counted once per round.

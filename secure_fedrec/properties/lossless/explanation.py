@@ -10,7 +10,7 @@ _LISTED = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cause:
-    """What happened to some rows.
+    """An event that changed some rows.
 
     Args:
         kind: for rows that entered the collector correctly "missing", "twice", "late" (of the round
@@ -60,7 +60,7 @@ class Explanation:
 
     @classmethod
     def of(cls, found: Iterable[tuple[Cause, ...]]) -> "Explanation | None":
-        """All alternatives that explain a difference; None if there are none."""
+        """All alternatives that explain a difference; None if nothing does."""
         either = tuple(found)
         return cls(either) if either else None
 

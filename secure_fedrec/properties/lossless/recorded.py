@@ -181,7 +181,7 @@ class BesideRecorded:
         return self._outcome(None)
 
     def _outcome(self, where: str | None) -> Comparison:
-        """What is known so far, with the first difference."""
+        """The result so far, with the first difference."""
         names = ("invited", "taken", "exempt", "rows", "unreported", "virtual_rows", "compared")
         numbers: dict[str, Any] = {name: self._numbers[name] for name in names}
         return Comparison(
@@ -227,7 +227,7 @@ class BesideRecorded:
         return np.empty((len(real.rows), 0), dtype=self.plain.ring.dtype)
 
     def _sent(self, round_: int, due: IntArray) -> Iterator[_Sent]:
-        """What was recorded of a round, in batches of clients as the run had them."""
+        """The recording of a round, in batches of clients as the run had them."""
         if not self._stack.protects:
             none = np.zeros(len(due), dtype=np.int64)
             yield _Sent(clients=due, real=None, exempt=none.astype(bool), virtual=none)

@@ -293,7 +293,7 @@ class _Runs:
 def _compared(
     split: SplitModel, kept: KeptHome, sent: Values, participants: Sequence[int]
 ) -> Iterator[tuple[str, Values, Values]]:
-    """What must be equal: in words, as it is at home, and as it is shipped, maybe among others."""
+    """Values that must be equal: a description, the value kept at home, and the shipped one."""
     yield "federated", kept.federated, sent
     for user in range(split.n_users):
         yield f"user {user}'s private", kept.private(user), split.parts(sent, user)
@@ -302,7 +302,7 @@ def _compared(
 
 
 def _moved(user: int, before: tuple[Values, Values], after: tuple[Values, Values]) -> str | None:
-    """Who takes no part keeps its private values, in both runs."""
+    """Users that do not take part keep their private values, in both runs."""
     for old, new, where in zip(before, after, ("at home", "on the server"), strict=True):
         if not same_bits(old, new):
             return f"user {user} took no part, but its private values {where} moved"

@@ -7,9 +7,9 @@ must not move with federated values either (3). All rounds of a trial go to one 
 what it remembers of private values shows in a later answer.
 
 For (2) the values of all users change. For (3) those of sets of users change, such that for every
-two users some set holds one and not the other; with few users, also those of each user alone. What
-they change to is drawn in several sizes (``split_scales``), so that it crosses the thresholds of
-rules that clip.
+two users some set holds one and not the other; with few users, also those of each user alone. The
+new values are drawn in several sizes (``split_scales``), so that they cross the thresholds of rules
+that clip.
 """
 
 import copy
@@ -138,7 +138,7 @@ class AggregationTrials:
     def _others(
         self, trial: Trial, given: Sequence[AggregationInput]
     ) -> Iterator[list[AggregationInput]]:
-        """What values change to: of every size, and related to one user's."""
+        """New values: of every size, and related to one user's."""
         cohorts, other = [each.summaries for each in given], list(given)
         sizes = LOG_UNIFORM if trial.seed // 2 % 2 else NORMAL
         for place, kind in enumerate(trial.kinds):
@@ -151,7 +151,7 @@ class AggregationTrials:
         return RunningRule(self._aggregate)
 
     def _moves(self, trial: Trial) -> Iterator[tuple[Sequence[int | None], Sequence[str]]]:
-        """Whose values change, in which fields.
+        """The users whose values change, and the fields.
 
         Private values of one, of some and of all; then federated ones, local or the server's.
         """

@@ -162,7 +162,7 @@ class LocalTrials:
             self._advise(sound, traces, base, missing)
 
     def _require_alone(self, traces: LocalTraces, base: Values, user: int) -> None:
-        """Let a model's own error pass that needs nobody else; an index may be the check's."""
+        """Raise a model's own error, without other users; an index error may be the check's."""
         try:
             traces.require_alone(base, user)
         except IndexError as failure:
@@ -174,7 +174,7 @@ class LocalTrials:
             raise ConfigError("loss", whose, problem) from failure
 
     def _begin(self, trial: Trial) -> "_Begun":
-        """Train every user of a trial, with nobody before but those ahead of it."""
+        """Train every user of a trial, with only the users ahead of it before."""
         self._memory.restore()
         start = self._draws.start(trial)
         base = self._draws.others(trial, start, BASE, "others")
@@ -232,7 +232,7 @@ class LocalTrials:
                 self._findings.leave_open(name, problem)
 
     def _owners_changed(self, sources: Sequence[str], before: Values, table: bool) -> list[int]:
-        """Whose part of a slot is no longer what it was."""
+        """The users whose part of a slot has changed."""
         tensors = self._split.tensors
         if not table:
             return [
@@ -318,7 +318,7 @@ class LocalTrials:
         return located(found.traces, Crossing(one, other, owner))
 
     def _judge_writes(self, found: "_Found") -> None:
-        """Of what is not a parameter of all, a user's training may write its own only."""
+        """Beside shared parameters, a user's training may write only its own values."""
         seed = found.trial.seed
         # A buffer is written in every training: each user's first write stands for all of them.
         first: dict[tuple[int, str, int | None], float] = {}
@@ -347,7 +347,7 @@ class LocalTrials:
         """The private parameter that a user's training leaves in a buffer of all.
 
         The optimiser takes no steps here: after one step, every parameter would depend on all
-        trained values. What is left in the first step comes before what is left by way of a memory.
+        trained values. State left in the first step comes before state left in a memory.
         """
         begun, draw = found.traces.begun, found.trial.generator("behind")
         still = found.traces.still()
@@ -371,7 +371,7 @@ class LocalTrials:
     def _advise(
         self, readers: Sequence[int], traces: LocalTraces, base: Values, missing: Values
     ) -> None:
-        """Whether a NaN of somebody else's would be met."""
+        """Whether a NaN in another user's values would be read."""
         met = differing(*(traces.digests(state, readers=readers) for state in (base, missing)))
         if met:
             self._findings.advise(

@@ -133,7 +133,7 @@ class Interference:
         self._search_values([user for user in moved if user not in restless], now)
 
     def _after(self, readers: Sequence[int]) -> Digests:
-        """What readers end with after everybody has trained on the base, in an earlier round."""
+        """The readers' results after all users have trained on the base, in an earlier round."""
         users = self.trial.users
         return self.traces.digests(self.earlier, history=users, then=self.base, readers=readers)
 
@@ -148,7 +148,7 @@ class Interference:
         return tuple(users[place] for place in order[:number])
 
     def _restless(self, fresh: Digests, after: Digests) -> set[int]:
-        """Whose training ends differently when the same sequence is run again."""
+        """The readers whose training ends differently when the same sequence is run again."""
         after_again = self._after(list(fresh))
         fresh_again = self.traces.digests(self.base, readers=list(fresh))
         return {*differing(after, after_again), *differing(fresh, fresh_again)}
@@ -215,7 +215,7 @@ class Interference:
     def _suspects_between(
         self, readers: Sequence[int], history: Sequence[int], one: Values, other: Values
     ) -> list[int]:
-        """Whose training, or the one after, differs between two draws of others' values."""
+        """Users whose training, or the one after, differs between two draws of others' values."""
         if not readers:
             return []
         twice = [*readers, *readers]
@@ -258,8 +258,8 @@ class Interference:
 
         Args:
             reader: whose training.
-            first: who has trained before all, itself among them; or nobody.
-            history: who has trained since.
+            first: users that have trained before all, the reader among them; may be empty.
+            history: users that have trained since.
         """
 
         def at(number: int) -> Setting:

@@ -5,8 +5,8 @@ and its number of examples, as bytes. The server aggregates what it got; then ev
 its private parameters by itself. Values that a party does not have are noise at it: a model or a
 rule that needs another user's values cannot get them here.
 
-Server and devices each run the rule by themselves, and keep its state apart. Who was absent hears
-the summaries of the rounds it missed when it is back, and catches up.
+Server and devices each run the rule by themselves, and keep its state apart. A device that was
+absent gets the summaries of the rounds it missed when it is back, and catches up.
 """
 
 from collections.abc import Mapping, Sequence

@@ -184,7 +184,7 @@ class LocalTraining:
         return own
 
     def _own_gradients(self, user: int, inspection: Inspection | None) -> dict[str, Tensor]:
-        """Gradients on what a user trains. Of others' parts none is left: they are not there."""
+        """Gradients on what a user trains. Other users' parts do not have gradients."""
         own: dict[str, Tensor] = {}
         for weight, rows, name, slot, owner in self._weights:
             if weight.grad is None:

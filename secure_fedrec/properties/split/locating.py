@@ -172,7 +172,7 @@ def mixed(base: Values, others: Values, parts: Sequence[Part]) -> Values:
 
 
 def first_difference(found: Observed, expected: Observed) -> tuple[str, float] | None:
-    """What differs first, in words, and by how much."""
+    """The first difference, in words, and its size."""
     for (what, left), (due, right) in zip(found, expected, strict=False):
         if what != due:
             return f"local training fails ({what if not left else due}): it", float("nan")
@@ -183,9 +183,9 @@ def first_difference(found: Observed, expected: Observed) -> tuple[str, float] |
 
 
 def _pairs(traces: LocalTraces, crossing: Crossing) -> Iterator[_Pair]:
-    """What may show a crossing: the reader's first training or its second one, plain values first.
+    """Pairs that may show a crossing: of the reader's first or second training, plain values first.
 
-    Between the two somebody of the history trains again, as in the search.
+    Between the two, a user of the history trains again, as in the search.
     """
     one, other, owner = crossing
     added = other.history[len(one.history) :]
@@ -200,7 +200,7 @@ def _pairs(traces: LocalTraces, crossing: Crossing) -> Iterator[_Pair]:
 
 
 def _fewest_turns(traces: LocalTraces, pair: _Pair) -> tuple[_Turn, ...]:
-    """Who must have trained."""
+    """The users that must have trained."""
 
     def shows(turns: Sequence[_Turn]) -> bool:
         return _shows(traces, pair._replace(turns=tuple(turns)))
@@ -234,7 +234,7 @@ def _shortest(
 def fewest(
     items: Sequence[_Item], shows: Callable[[Sequence[_Item]], bool], least: int = 0
 ) -> list[_Item]:
-    """What is left when no single one can be left out, the last ones first.
+    """The rest after leaving out single elements, last ones first, until none can be left out.
 
     Many at once are tried before few, and no more than a number of times.
     """

@@ -2,11 +2,11 @@
 
 A dict, a list, a plain tensor, an attribute, a variable of a closure, a global: local training may
 leave something there, and another user's training may find it. ``Memory`` walks all that a model
-and a loss can reach, and puts the same objects back to what they held, so that whoever else refers
-to them sees it, too; what was not there at first is taken away, and caches of ``functools`` are
-emptied. What lies behind other C code (an iterator, the generators that NumPy and ``random``
-share), in a file or in another process is not reached: a model that draws or counts there differs
-between two equal runs, and what is filled there once is the same in all.
+and a loss can reach, and puts the same objects back to what they held, so that all other references
+see it, too; objects added later are removed, and caches of ``functools`` are emptied. State behind
+other C code (an iterator, the generators that NumPy and ``random`` share), in a file or in another
+process is not reached: a model that draws or counts there differs between two equal runs, and what
+is filled there once is the same in all.
 """
 
 import argparse

@@ -61,7 +61,7 @@ Place: TypeAlias = tuple[Tensor, slice | None, str, PrivateSlot | None, int | No
 
 
 class SplitModel:
-    """A model, and which of its tensors belong to whom.
+    """A model, and which of its tensors belong to which user.
 
     The model is used in place, since a loss may hold on to it; ``preserved`` puts it back.
 

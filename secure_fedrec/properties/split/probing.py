@@ -55,7 +55,7 @@ class Probe:
     ) -> list[Updates]:
         """The answers of a fresh copy after some values are replaced, of all users in every round.
 
-        Users whom the rule does not return keep their values.
+        Users that the rule does not return keep their values.
         """
         rule = self.begin()
         answers = []

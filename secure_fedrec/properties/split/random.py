@@ -45,7 +45,7 @@ def integers(below: int, *shape: int) -> Column:
     """A column of int64 from 0 to ``below - 1``: item numbers, characters, classes.
 
     Raises:
-        ConfigError: there is no such integer.
+        ConfigError: the integer is out of range.
     """
     if below < 1:
         raise ConfigError("integers", below, "must be at least 1")

@@ -39,7 +39,7 @@ _STREAM: Final = ("torch's generator",)
 """What the state of the generator is known by, as if it were a tensor."""
 
 _Key: TypeAlias = tuple[Any, ...]
-"""Of a tensor: its storage, and where in it."""
+"""Place of a tensor: its storage, and its position in it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -244,7 +244,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return None
 
     def _hidden(self) -> str:
-        """Whose code asks for an operation, if no line of it is named."""
+        """The code that asks for an operation, if no line of it is named."""
         frame: FrameType | None = sys._getframe(2)
         while frame is not self._outermost and frame is not None:
             file = frame.f_code.co_filename
@@ -301,7 +301,8 @@ class Allowed(NamedTuple):
     """Uses of a value that are allowed, so that no line is blamed for them.
 
     Args:
-        own: events of the first run that end in what is its owner's, made of that alone.
+        own: events of the first run whose results belong to the owner and depend only on its
+            values.
         shared: events that end in results that may depend on all users' values.
         foreign: tensors that are other users'.
     """

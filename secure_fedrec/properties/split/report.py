@@ -21,7 +21,7 @@ class Smallest:
     """The smallest run that shows a violation of constraint (1): trainings one after another.
 
     After every training all tensors are put back. The last training is looked at, in two runs that
-    differ in the owner's value, or in some trainings. Of a write one run is enough.
+    differ in the owner's value, or in some trainings. A write needs one run only.
 
     Args:
         trains: the user whose training shows it: the reader, or a user that writes into values not
@@ -162,7 +162,7 @@ class SplitReport(CheckReport):
 
 
 class Findings:
-    """What trials have found so far; the same finding is kept once, as it was first seen.
+    """The findings of trials so far; the same finding is kept once, as it was first seen.
 
     Attributes:
         gaps: parts that were not tested, in the order found.

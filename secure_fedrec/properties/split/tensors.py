@@ -90,7 +90,7 @@ class Tensors(Mapping[str, Tensor]):
         """Cut a table where a pattern such as ``table.weight[:100]`` says that users' rows end.
 
         Raises:
-            ConfigError: there is no such table, or it has no such rows.
+            ConfigError: the table does not exist, or lacks these rows.
         """
         asked = _ROWS.fullmatch(pattern)
         if asked is None or pattern in self._places:

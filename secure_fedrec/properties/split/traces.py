@@ -82,7 +82,7 @@ class Run(NamedTuple):
 
 
 class _Sequence(NamedTuple):
-    """Whose trainings come before those that are looked at; see ``LocalTraces.digests``."""
+    """The trainings before the observed ones; see ``LocalTraces.digests``."""
 
     others: Values
     history: tuple[int, ...]
@@ -154,10 +154,10 @@ class LocalTraces:
         again: bool = True,
         inspections: dict[int, Inspection] | None = None,
     ) -> Digests:
-        """What every reader's training ends with, in brief.
+        """Digests of every reader's result.
 
         Args:
-            others: state with the private values of everybody who is not training, and with the
+            others: state with the private values of all users that are not training, and with the
                 federated ones of that time.
             history: who has trained before, on these values.
             then: state with what others hold since; ``others`` if not given.
@@ -186,7 +186,7 @@ class LocalTraces:
         return found
 
     def require_alone(self, others: Values, user: int) -> None:
-        """Train with nobody before, and raise what that raises: the model's own error."""
+        """Train without other users before, and raise the model's own error."""
         loudly = partial(self.training.train, note=unnoted, inspection=None, closely=False)
         self._run(_Sequence(others, (), others), [user], loudly)
 
@@ -229,7 +229,7 @@ class LocalTraces:
         return found
 
     def plain(self, setting: Setting, *, federated: bool, own: bool) -> Setting:
-        """The same, but what is everybody's, or the reader's, is the same in all trainings."""
+        """The same, but shared values and the reader's are the same in all trainings."""
         others, then, reader = setting.others, setting.then, setting.reader
         if own:
             others, then = self._with_own(others, reader), self._with_own(then, reader)
@@ -258,7 +258,7 @@ class LocalTraces:
         return found
 
     def writes(self, run: Run, user: int, name: str, owner: int | None) -> bool:
-        """Whether a user's training writes what is an owner's, or of all if that is None."""
+        """Whether a user's training writes values of an owner; for None, shared ones."""
         probe = copy.copy(self)
         probe.overwritten = []
         probe.last(run)
@@ -270,7 +270,7 @@ class LocalTraces:
         return (tensors[name] if owner is None else slots[name].part(tensors, owner)).detach()
 
     def kept(self) -> list[Tensor]:
-        """What training may leave values in: parameters, and all that is private."""
+        """Tensors in which training may leave values: parameters, and all private ones."""
         names = {source for slot in self._split.own for source in slot.sources}
         return [self._split.tensors[name] for name in (*self._split.federated, *names)]
 
@@ -305,7 +305,7 @@ class LocalTraces:
         closely: bool,
         until: int | None = None,
     ) -> bool:
-        """Run a sequence; whether anybody's values are not what they were put back to."""
+        """Run a sequence; whether any user's values differ from those that were restored."""
         others, history, then, rehearsed, interleaved = sequence
         self._memory.restore()
         self._split.load(others)

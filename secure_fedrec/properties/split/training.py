@@ -77,7 +77,7 @@ class LocalRuns:
             state: what the device's optimiser remembers from earlier rounds.
 
         Returns:
-            What it remembers now; None if it forgets.
+            Its state now; None if it does not keep one.
         """
 
         def loss(model: nn.Module, batch: Batch) -> Tensor:

@@ -271,9 +271,9 @@ def federations(
     """A whole federation: ratings, seed, stack, cohort and number of rounds.
 
     As a rule there is something for a mistake to be seen by: a group that is served, a denoiser
-    with ratings in it, a client with virtual rows, and a second round. One in thirty-two is any
-    federation at all, in which somebody uploads something, or one of fewer items and rounds, which
-    a failing example shrinks to. It prints as the ``federation_of`` that makes it.
+    with ratings in it, a client with virtual rows, and a second round. One in thirty-two is an
+    arbitrary federation with at least one upload, or one of fewer items and rounds, which a failing
+    example shrinks to. It prints as the ``federation_of`` that makes it.
 
     Args:
         draw: given by Hypothesis.

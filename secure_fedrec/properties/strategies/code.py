@@ -27,7 +27,7 @@ class Repeatable:
     __slots__ = ()
 
     def call(self) -> _Call:
-        """What makes it again: a function, and arguments by name."""
+        """The call that makes it again: a function, and arguments by name."""
         raise NotImplementedError
 
     @property
@@ -173,7 +173,7 @@ def _importable(value: Any) -> bool:
 
 
 def _said(value: Any) -> str | None:
-    """What to put where a value is named that cannot be imported; None for numbers and the like."""
+    """Text for the name of a value that cannot be imported; None for numbers and the like."""
     name = getattr(value, "__qualname__", None)
     if name is None:
         return None if _is_expression(repr(value)) else f"In place of ... put {value!r}."

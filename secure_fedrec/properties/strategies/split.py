@@ -77,7 +77,7 @@ class SplitRun(Repeatable):
         return tuple(sum(self.sizes[user] > 0 for user in cohort) for cohort in self.cohorts)
 
     def arguments(self) -> dict[str, Any]:
-        """What ``compare_split`` and ``assert_split_equals_unsplit`` ask for beside a model."""
+        """Arguments of ``compare_split`` and ``assert_split_equals_unsplit`` beside the model."""
         return {
             "cohorts": self.cohorts,
             "training": self.training,

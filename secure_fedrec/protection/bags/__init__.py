@@ -7,7 +7,8 @@ ways there), ``embedded`` (both layers together, for a ``Stack``), ``hosted``, `
     vectors --clip, noise ("local-dp")--> ring words --under names, or by mixes ("routing")--> bag
 
 The server reads every vector of a bag, and nothing about it is added up; so neither masks nor
-homomorphic encryption can hide one. What can be hidden is whose it is, and, by noise, what it was.
+homomorphic encryption can hide one. A layer can hide the sender of a vector and, by noise, its
+exact value.
 """
 
 from secure_fedrec.protection.bags.bag_vectors import canonical_order

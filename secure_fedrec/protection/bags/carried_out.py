@@ -1,7 +1,7 @@
 """Bags of the embedded engine whose halves carry a round out, with all hosts in this process.
 
-What clients hand in goes through mixes with keys of their own, beside a plain sum of no rows, and
-the bags that come out must be those that the simulation brought.
+The clients' vectors go through mixes with keys of their own, beside a plain sum of no rows, and the
+bags that come out must be those that the simulation brought.
 """
 
 from collections.abc import Mapping, Sequence

@@ -31,10 +31,10 @@ from secure_fedrec.wire import Step, Traffic, Wire
 NOISED = Traits(virtual_rows=None, reports=None, uploads=None, noise="added", denoising=None)
 """Of noised vectors."""
 ANONYMOUS = replace(AS_BEFORE, senders="anonymous")
-"""Of vectors that come through mixes."""
+"""Traits of vectors that come through mixes."""
 _MOST_BAGS = 256
 _DELTA = 1e-5
-"""Of a claim without a delta of its own."""
+"""Default delta of a claim."""
 
 
 Line: TypeAlias = NamedLine | MixedLine

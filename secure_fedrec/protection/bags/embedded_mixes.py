@@ -31,7 +31,7 @@ class MixedLine:
         participants: int64[P].
 
     Raises:
-        ProtocolError: one client alone, whom no mix could hide.
+        ProtocolError: there is only one client, which no mix could hide.
     """
 
     def __init__(self, mixes: Mixes, round_: int, participants: IntArray) -> None:

@@ -75,7 +75,8 @@ class HostedMixedBags(NoHelpers):
     def helper(self, at: Standing, identity: Identity, desk: Desk) -> Party:
         """The half of a mix, which forwards once for a public state, the same clients' cells again.
 
-        Of two bags over one state the vectors that are in one of them alone would have an owner.
+        With two bags over one state, vectors that are in only one of them could be assigned to a
+        client.
         """
         if identity.node.role is not Role.MIX:
             return self._sums.helper(at, identity, desk)
@@ -122,7 +123,7 @@ def _require_others(at: Standing) -> None:
     """Check who is there, by the server's word.
 
     Raises:
-        ProtocolError: one client, whom no mix could hide.
+        ProtocolError: there is only one client, which no mix could hide.
     """
     if len(at.present) < LEAST_SENDERS:
         raise ProtocolError(

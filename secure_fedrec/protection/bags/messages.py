@@ -50,7 +50,7 @@ def seal_vectors(
 
 
 def encode_vectors(channel: LayeredBags, name: str, given: SetBlock) -> bytes:
-    """What one client gives to a bag.
+    """One client's vectors for a bag.
 
     Raises:
         WireError: its vectors have no values.

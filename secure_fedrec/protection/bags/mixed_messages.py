@@ -1,4 +1,4 @@
-"""What all parties of an attempt know whose bags come through mixes."""
+"""Facts that all parties know of an attempt whose bags come through mixes."""
 
 from dataclasses import dataclass
 
@@ -15,7 +15,7 @@ _DOMAIN = b"bags behind mixes"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BagAttempt:
-    """What all parties of an attempt know.
+    """Facts that all parties of an attempt know.
 
     Args:
         mixes: the layer.

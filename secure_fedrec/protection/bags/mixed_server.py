@@ -10,10 +10,10 @@ the sum, with L mixes:
     SEEN        the server signs one list of the cells that came; every client looks for its own
 
 Only then is the sum opened. A client cannot be removed from a bag afterwards: sum and bags are of
-all clients of the attempt, or the attempt gives neither. What was forwarded to the server is read,
-whatever becomes of the attempt; so a first mix forwards in a round, in whatever attempt, the cells
-of the same clients alone. Bags of two sets of clients would show, as a difference, what is in one
-of the two only.
+all clients of the attempt, or the attempt gives neither. The server can read what was forwarded to
+it even if the attempt fails; so a first mix forwards only the cells of the same clients in all
+attempts of a round. Bags of two sets of clients would show, as a difference, what is in one of the
+two only.
 
 The list protects against mixes that drop cells. A server that deviates can leave a cell out of it.
 The client that then stays silent is the cell's sender; this costs the server an attempt. The

@@ -5,8 +5,8 @@ Laplace noise), rounded to integers within the clip, noised with integers of the
 generator. The noisy integers are the vector's ring words, on a coarser grid than the ring's:
 ``fraction_bits`` digits are kept, the ring's further digits are zero. Nothing is encoded twice.
 
-What is priced: one vector, and everything that one client gives to all bags in a round, which is up
-to ``most`` vectors per bag. Not protected: how many vectors there are.
+Two prices are stated: of one vector, and of everything that one client gives to all bags in a
+round, up to ``most`` vectors per bag. Not protected: how many vectors there are.
 """
 
 import math
@@ -73,7 +73,7 @@ class NoisyVectors:
         return self._codec.from_integers(integers << finer)
 
     def client_events(self, *, rounds: int) -> tuple[Event, ...]:
-        """What one client releases with all vectors that it may give: one event per bag.
+        """The release of one client with all vectors that it may give: one event per bag.
 
         The number of a client's vectors is not protected: neighbours differ in their values.
         """

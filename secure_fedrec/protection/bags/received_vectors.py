@@ -18,7 +18,7 @@ from secure_fedrec.wire import Messages, Step
 
 
 class Arrivals:
-    """What arrives for one bag in one round.
+    """The vectors that arrive for one bag in one round.
 
     Args:
         round_: the round in progress.

@@ -111,7 +111,7 @@ class MemoryHosts:
         Args:
             at: the attempt.
             rows: what each client sends, by number.
-            wire: shows what helpers read; None where nobody records it.
+            wire: shows what helpers read; None where it is not recorded.
         """
         halves, found = self.halves, []
         for node, host in halves.helpers().items():
@@ -228,7 +228,7 @@ class CarriedOut(TableSession):
         """The sum that clients come to, who keep it and the state from the server.
 
         A round goes on with the table that the round before left. One that begins anywhere else
-        has new keys, and begins with a state that everybody knows.
+        has new keys, and begins with a public state.
 
         Raises:
             LosslessnessError: a client read another state than the engine's, or made another one of

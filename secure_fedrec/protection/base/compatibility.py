@@ -25,8 +25,8 @@ def stacks_of(records: Iterable[Layer], bare: Claim, *, apart: Collection[str] =
         apart: names of layers that no record builds, because what carries the stack has them.
 
     Raises:
-        ConfigError: a layer publishes the claim of a stack that does not stand, or requires one
-            that there is not.
+        ConfigError: a layer publishes the claim of a stack that is not possible, or requires an
+            unknown layer.
     """
     records = tuple(records)
     known = {layer.name for layer in records}
@@ -129,7 +129,7 @@ def claim_of(layers: tuple[str, ...], table: Claims, key: str, problem: str) -> 
         problem: what is wrong with a stack that is not in it.
 
     Raises:
-        ConfigError: it is not; the choices are the stacks that are.
+        ConfigError: the stack is not possible; the choices list the possible ones.
     """
     if layers not in table:
         choices = [" + ".join(stack) or "none" for stack in table]

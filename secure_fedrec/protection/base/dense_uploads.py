@@ -28,9 +28,9 @@ from secure_fedrec.uploads import Aggregate, RowBlock
 from secure_fedrec.wire import Messages, Step, Wire
 
 _CHUNK_BYTES = 2 * 2**20
-"""Of words hidden and sent at a time: what a core's cache holds, and the allocator keeps."""
+"""Bytes of words hidden and sent at a time: fits a core's cache, and the allocator keeps it."""
 _HELD_BYTES = 2**28
-"""Of the rows of a round that have to wait; the others go to a file."""
+"""Memory for the rows of a round that have to wait; the others go to a file."""
 
 HIDDEN = Traits(virtual_rows=None, reports=None, uploads="dense", noise=None, denoising="none")
 """Of hidden uploads."""
@@ -115,8 +115,8 @@ def show_words(
 class Gathered:
     """The encoded rows of a round's clients, each still at its client.
 
-    A simulation hands them over batch by batch. Where hiding needs nothing of the other clients
-    they are taken on at once; else they wait here until all are there, the most of them in a file.
+    A simulation hands them over batch by batch. Where hiding does not depend on the other clients
+    they are processed at once; else they wait here until all have arrived, most of them in a file.
 
     Args:
         table: sizes and ring.

@@ -116,9 +116,9 @@ class Event(Settings, section="dp"):
         rounds: how often.
         sampling: see ``Sampling``.
         participation: "hidden" if the distribution of the noise, and every count and denominator
-            that is released with it, are the same whoever takes part. Where participants bring
-            the noise they are not: its energy tells how many did. What is not said to be hidden
-            "shows", and no sampling amplifies it.
+            that is released with it, do not depend on which clients take part. Where participants
+            bring the noise they are not: its energy tells how many did. What is not said to be
+            hidden "shows", and no sampling amplifies it.
         distance: bound on the total variation between one round's noise as drawn and as named.
         wrap: bound on the probability that one round's sum leaves the ring (a wrong result, not a
             leak).

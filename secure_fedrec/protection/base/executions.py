@@ -1,11 +1,12 @@
-"""What settings of several layers have in common."""
+"""Common settings of several layers."""
 
 from typing import Annotated, TypeAlias
 
 from secure_fedrec.settings import OneOf, Within
 
 EXECUTIONS = ("simulated", "real")
-"""Words that look like it to whoever holds no key, or the protocol itself; the same sums."""
+"""Words that look like it to a party without the key, or the protocol itself; the sums are equal.
+"""
 
 Execution: TypeAlias = Annotated[str, OneOf(EXECUTIONS)]
 """How the cryptography of a layer is carried out in a run of the engine."""

@@ -2,7 +2,7 @@
 
 Every block is encoded once, by its own codec of the common ring, and its rows are put where the
 layout has them. From there on a flat vector is rows like any others, so that whatever hides rows
-hides it. What comes back is told apart by name (``Aggregate.of``).
+hides it. Blocks of the sum are asked for by name (``Aggregate.of``).
 """
 
 from collections.abc import Callable, Mapping
@@ -25,7 +25,7 @@ _CAPABILITIES = ("impute", "resample_residuals", "rows")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ClientRows:
-    """What some clients send before it is hidden: their blocks as rows of one table, and bags.
+    """Uploads of some clients before they are hidden: their blocks as rows of one table, and bags.
 
     Args:
         block: ring words, one segment per client.

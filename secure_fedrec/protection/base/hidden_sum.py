@@ -24,7 +24,7 @@ from secure_fedrec.wire import Step, Traffic, Wire
 
 
 class HiddenSum(TableCollector):
-    """What collectors of hidden uploads have in common.
+    """Common base of collectors of hidden uploads.
 
     Args:
         min_survivors: fewest clients whose sum may be formed.
@@ -100,7 +100,7 @@ class HiddenSession(TableSession):
         self._sum.add(self._hidden(words_of(self.collector, clients, block, layout)))
 
     def _hider(self) -> Hider | None:
-        """What hides an upload before the others are there; None where nothing does."""
+        """Hides an upload before the others arrive; None where that is impossible."""
         return None
 
     def _hidden(self, parts: Iterator[DenseWords]) -> Iterator[DenseWords]:

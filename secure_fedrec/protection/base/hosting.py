@@ -33,7 +33,7 @@ class Held:
     Args:
         words: how many words of 64 bits the state has.
         table: the state as a round before has left it, encrypted; b"" before round 1, whose state
-            everybody knows.
+            is public.
     """
 
     words: int
@@ -77,7 +77,7 @@ class SharedKeys:
 
     Args:
         public: what all hosts are given.
-        private: what the host of one party alone is given, by party.
+        private: what only the host of one party is given, by party.
     """
 
     public: bytes = b""
@@ -119,7 +119,7 @@ class HostedSum(Protocol):
         """int64[k], ascending: the clients in the sum."""
 
     def rows_in(self, stage: str, sizes: IntArray) -> tuple[Step, IntArray] | None:
-        """What messages of a stage are for, and rows in those of so many bytes; None of others.
+        """Purpose of messages of a stage, and their rows by number of bytes; None for others.
 
         By default of all: rounds of the engine count what is sent themselves.
         """
@@ -234,7 +234,7 @@ class StateHidden(Protocol):
     def read(self, at: Standing, identity: Identity, secret: bytes) -> WordArray | None:
         """uint64[L], the bits of the state that an attempt begins with, at a client.
 
-        None in round 1, whose state everybody knows.
+        None in round 1, whose state is public.
 
         Args:
             at: the attempt.
@@ -331,8 +331,8 @@ def require_recorded(hosting: Hosting) -> None:
     """Refuse to record hosts whose records cannot be joined to one run.
 
     Raises:
-        ConfigError: such as that messages have no senders at those who read them, so nobody could
-            tell the truth that attacks are scored against.
+        ConfigError: such as that messages have no senders at those who read them, so that the truth
+            that attacks are scored against would be unknown.
     """
     if hosting.unrecorded:
         raise ConfigError("--record", True, hosting.unrecorded)

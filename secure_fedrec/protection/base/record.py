@@ -132,9 +132,9 @@ STOPS: Mapping[str, frozenset[str]] = MappingProxyType(
         "presence": frozenset(),
     }
 )
-"""What there is to hide, and hiding which withstands whoever looks for it.
+"""The facts that can be hidden; hiding one withstands attacks that look for it.
 
-Whether somebody took part is hidden by noise up to its epsilon, not altogether.
+Whether a client took part is hidden by noise up to its epsilon, not completely.
 """
 
 
@@ -186,7 +186,7 @@ class Place:
 
     @property
     def table(self) -> dict[str, Any]:
-        """What every collector is given beside its settings."""
+        """Arguments of every collector beside its settings."""
         names = ("n_clients", "n_items", "width")
         sizes = {name: getattr(self.sizes, name) for name in names}
         return {**sizes, "codec": self.codec, "streams": self.streams}

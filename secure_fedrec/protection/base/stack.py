@@ -31,7 +31,7 @@ from secure_fedrec.wire import Traffic, Wire
 
 
 def _require_members(key: str, part: object, protocol: type) -> None:
-    """Check that a part of anybody's has all that its protocol names; None is not part.
+    """Check that a part, possibly a plug-in's, has all members of its protocol; None is accepted.
 
     Raises:
         ConfigError: it lacks something.
@@ -144,7 +144,7 @@ class Stack(Folding):
 
     @property
     def traits(self) -> Traits | None:
-        """What everybody knows of uploads and sums; None where a part does not state it."""
+        """Public facts about uploads and sums; None where a part does not state them."""
         known = BARE
         for part in (self.cloak, self.collector):
             if part is not None:
@@ -276,7 +276,7 @@ def hosting_of(stack: Stack) -> Hosting:
     """The halves of a stack's rounds.
 
     Raises:
-        ConfigError: a layer has none, and runs in the embedded engine only.
+        ConfigError: a layer does not have halves, and runs in the embedded engine only.
     """
     hosted = stack.hosted
     if hosted is not None and hosted.collector is stack.collector and hosted.bags is stack.bags:

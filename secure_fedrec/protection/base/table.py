@@ -171,7 +171,7 @@ def aggregate_note(round_: int, aggregate: Aggregate) -> Messages:
 
 
 class TableSizes(TypedDict):
-    """What every collector is given beside its settings."""
+    """Arguments of every collector beside its settings."""
 
     n_clients: int
     n_items: int
@@ -180,7 +180,7 @@ class TableSizes(TypedDict):
 
 
 class TableCollector:
-    """What collectors of the rows of a table have in common.
+    """Common base of collectors of the rows of a table.
 
     Args:
         table: ``n_clients`` of the federation, ``n_items`` rows of the shared table, ``width``

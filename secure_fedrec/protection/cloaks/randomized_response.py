@@ -33,7 +33,7 @@ ANSWERED = Traits(virtual_rows="summed", reports="some", uploads=None, noise=Non
 """Traits of uploads whose rows are those reported."""
 
 _DELTA = 1e-5
-"""Of a claim without a delta of its own."""
+"""Default delta of a claim."""
 
 
 @dataclass(eq=False)

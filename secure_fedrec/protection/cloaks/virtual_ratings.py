@@ -11,7 +11,7 @@ than half of them, it draws those to leave out instead. All clients of a batch d
 
 Uniform items are mostly unpopular and rated ones mostly popular, so popularity alone tells most of
 them apart. The draw by popularity takes one item after the other in proportion to the number of
-clients that rated it, plus one, which everybody is taken to know.
+clients that rated it, plus one; these numbers are assumed to be public.
 """
 
 from collections.abc import Callable

@@ -114,7 +114,7 @@ class Denoisers(TableCollector):
         return replace(DENOISED, denoisers=tuple(self.binding.denoisers.tolist()))
 
     def describe(self) -> tuple[str, dict[str, Any]]:
-        """Number and identities of the denoisers, whom the server selects (Algorithm 1, line 1)."""
+        """Number and identities of the denoisers, selected by the server (Algorithm 1, line 1)."""
         clients = self.binding.denoisers.tolist()
         return "denoisers", {"count": self.config.count, "clients": clients}
 

@@ -11,11 +11,12 @@ attempt, with L mixes:
     SUMS      denoisers that see every client's signature, and one set of lists: their sums
 
 Nobody's sum is released while a client misses a cell: a mix that put its own in the place of all
-but one client's would learn nothing. The sum is of all clients of the attempt, or there is none.
+but one client's would learn nothing. The sum is over all clients of the attempt, or the attempt
+fails.
 
 A denoiser sums one public state once, by its journal: over other clients, or in another round, the
-difference would be of the few that are in one of the two. What was lost on its way is summed again
-in a later attempt of the same clients.
+difference would be of the few that are in one of the two. After a loss in transit, the same clients
+are summed in a later attempt.
 """
 
 from hashlib import sha256

@@ -19,7 +19,7 @@ _DOMAIN = b"denoisers behind mixes"
 
 
 class Named(IntEnum):
-    """What goes to the server under a name."""
+    """Rows that are sent to the server with a named sender."""
 
     UPLOAD = 1
     SUMS = 2
@@ -30,7 +30,7 @@ _STEPS = {Named.UPLOAD: Step.UPLOAD, Named.SUMS: Step.DENOISE}
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RoutedAttempt:
-    """What all parties of an attempt know.
+    """Facts that all parties of an attempt know.
 
     Args:
         collector: sizes, ring, who denoises for whom.

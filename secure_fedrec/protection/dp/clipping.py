@@ -1,7 +1,7 @@
 """User-level clipping: one client's whole contribution as one vector of bounded L2 norm.
 
-What is counted as one client's contribution decides what a claim means. Here it is *everything* the
-client adds to a round's sums: its rows, its counts per row and its weight, as the parts of a
+The definition of one client's contribution decides the meaning of a claim. Here it is *everything*
+the client adds to a round's sums: its rows, its counts per row and its weight, as the parts of a
 ``Contribution``, laid end to end and clipped together.
 
 Adjacency is *zero-out*: two rounds are neighbours if they differ in one client's contribution being

@@ -101,7 +101,7 @@ class DirectNoiseConfig(Settings, section="dp"):
         return FixedPoint(bits=self.ring_bits, fraction_bits=0, clip=float(self._largest_word))
 
     def events(self, *, rounds: int, sampling: Sampling | None = None) -> tuple[Event, ...]:
-        """What so many rounds release.
+        """What that many rounds release.
 
         Args:
             rounds: number of rounds.
@@ -235,8 +235,8 @@ class CentralNoise(_PlacedNoise):
         """The server's part: noise the sum, then decode it; every call is a release of its own.
 
         Raises:
-            ProtocolError: more clients than the cohort. A round in which a secret sample drew
-                nobody is released too: its absence would tell.
+            ProtocolError: more clients than the cohort. A round in which a secret sample drew no
+                client is released too: its absence would reveal that.
             WireError: not ring words of the right shape.
         """
         return self._decoded(ring_sum, clients)

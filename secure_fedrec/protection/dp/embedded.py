@@ -3,8 +3,8 @@
 A client's whole contribution, rows and counts together, is clipped, rotated, rounded and noised in
 the ring before it is masked (``dp.skellam``). The server opens the sum alone, takes the rotation
 off, and has unbiased estimates of the sums and of the counts. An item's denominator is its
-estimated count, but never below a public floor: next to nobody rated it, and noise over next to
-nothing is a large step.
+estimated count, but never below a public floor: for an item that hardly any client rated, noise
+over a small number is a large step.
 
 Noise comes from the operating system's generator in every execution, so two runs of the same
 configuration differ in it.
@@ -132,7 +132,7 @@ class NoisedSum(MaskedSum):
         return replace(part, words=words)
 
     def estimated(self, masked: Aggregate, seed: bytes, *, clients: int, round_: int) -> Aggregate:
-        """What is read off a sum of noised words: reals on the ring's grid, whole denominators.
+        """Estimates from a sum of noised words: reals on the ring's grid, whole denominators.
 
         Args:
             masked: the sum.

@@ -50,7 +50,7 @@ class BoundedEncoding(Settings, section="dp"):
 
     @property
     def bound(self) -> NormBound:
-        """What every encoded vector is held to."""
+        """Bounds that every encoded vector keeps."""
         return norm_bound(
             self.clip * self.scale,
             self.contribution.size,

@@ -2,11 +2,11 @@
 
 Each client adds Skellam noise of variance target / (min_survivors - corrupt) to its encoded vector.
 The Skellam family is closed under addition, so the honest survivors' noise is exactly Skellam with
-at least the target variance, whoever drops out as long as the survivor floor holds; what colluding
-clients know of their own shares is not counted. Who takes part changes the variance, and with it
-the energy of the sum: no sampling of the cohort amplifies this noise. The server sees the vector
-only inside a sum if a masking layer (or additive sharing, or packed ciphertexts) hides the uploads:
-this module gives and takes ring words and leaves that to it.
+at least the target variance, whichever clients drop out, as long as the survivor floor holds; what
+colluding clients know of their own shares is not counted. Who takes part changes the variance, and
+with it the energy of the sum: no sampling of the cohort amplifies this noise. The server sees the
+vector only inside a sum if a masking layer (or additive sharing, or packed ciphertexts) hides the
+uploads: this module gives and takes ring words and leaves that to it.
 
 Sources: Agarwal, Kairouz and Liu, "The Skellam mechanism for differentially private federated
 learning" (2021); Valovich and Alda, "Computational differential privacy from lattice-based

@@ -10,11 +10,11 @@ signature (RFC 8032) over a label and all that stands before it. The payload of 
 data that differs per receiver and proves itself (signed advertisements, encrypted boxes, Merkle
 paths), so the server signs a step once, whatever the number of clients.
 
-What nobody but the server checks, SHARES (whose boxes authenticate themselves to the neighbours),
-UPLOAD and REVEAL, carries a 16-byte AES-256-GMAC over header, head and payload, under a key that
-comes from the two parties' signed channel keys and serves this one message. It costs a fraction of
-a signature, and for a vector of 4 MB a fifth of the hash that a signature would need. What
-neighbours must be able to check of an UPLOAD is signed inside its head.
+Messages that only the server checks, SHARES (whose boxes authenticate themselves to the
+neighbours), UPLOAD and REVEAL, carry a 16-byte AES-256-GMAC over header, head and payload, under a
+key that comes from the two parties' signed channel keys and serves this one message. It costs a
+fraction of a signature, and for a vector of 4 MB a fifth of the hash that a signature would need.
+The part of an UPLOAD that neighbours must be able to check is signed inside its head.
 
 A byte string is a message or it is not: truncated and trailing bytes, other versions, unknown kinds
 and unsorted lists are all refused with ``ProtocolError``.

@@ -45,7 +45,7 @@ _COUNTS, _MARKS = "COUNTS", "MARKS"
 
 @dataclass(frozen=True, eq=False)
 class FloorAttempt:
-    """What server and clients of an attempt agree on before the first round.
+    """The facts that server and clients of an attempt agree on before the first round.
 
     Args:
         collector: collector of the round or rounds.

@@ -64,7 +64,7 @@ class MaskingLayerConfig(Settings, section="protection"):
         )
 
     def parameters(self, cohort: int, n_clients: int) -> MaskingParameters:
-        """Of the protocol, for rounds of so many clients.
+        """The protocol's parameters for rounds of that many clients.
 
         Raises:
             ConfigError: it does not have settings that meet its bounds.

@@ -42,7 +42,7 @@ from secure_fedrec.uploads import RowBlock
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SecondRound:
-    """What both sides derive from the counts.
+    """The second round, which both sides derive from the counts.
 
     Args:
         layout: the rows that are summed.
@@ -83,7 +83,7 @@ class SecondRound:
 class TailFloor(Settings, section="tail_floor"):
     """Settings of the two rounds.
 
-    Whoever knows the rows of c of the clients behind an item takes them off its sum, and is left
+    An adversary that knows the rows of c of the clients behind an item subtracts them, and is left
     with a sum over ``floor - c`` clients: with c corrupt clients a floor below c + 2 can leave one
     client's row.
 

@@ -1,7 +1,7 @@
 """Which arrays of a model are shared: patterns over their names, and the vector that is summed.
 
-What is summed are updates: what training has moved. A name and a dtype do not say whether an array
-is trained, so by default every array of floats is shared, but for BatchNorm's running statistics,
+Updates are summed: the changes by training. A name and a dtype do not say whether an array is
+trained, so by default every array of floats is shared, but for BatchNorm's running statistics,
 which follow a client's data and no gradient. Whole numbers and flags (counters, masks) are never
 shared. An array that is not shared stays home: it is in no sum, takes no part in clip and noise,
 and is the server's own as it was. Where a module is at hand, ``trained`` names what is trained.
@@ -72,7 +72,7 @@ class SharedArrays:
         return {name: part.reshape(shape) for (name, shape), part in parts}
 
     def moved(self, before: Arrays, after: Arrays) -> dict[str, FloatArray]:
-        """What each array that is shared has moved by, in float64.
+        """The change of each shared array, in float64.
 
         Raises:
             MisfitError: as ``join``, of either.
@@ -150,7 +150,7 @@ def require_matches(key: str, patterns: Iterable[str], names: Iterable[str]) -> 
     """Check that every pattern matches a name: a misspelt pattern would share the wrong arrays.
 
     Raises:
-        ConfigError: one does not; the names stand in the message.
+        ConfigError: a pattern does not match; the message lists the names.
     """
     there = sorted(names)
     for pattern in patterns:

@@ -108,8 +108,8 @@ class _UnderMasks(Settings, section="protection"):
     """What both ways have in common.
 
     Args:
-        adversary: the server that is withstood: "active" deviates from the protocol, and everybody
-            on the roster is in the cohort; "curious" follows it, and chooses who is.
+        adversary: the server that is withstood: "active" deviates from the protocol, and all
+            clients on the roster are in the cohort; "curious" follows it, and chooses the cohort.
         corrupt: largest fraction of clients that may work with the server.
         dropout: largest fraction of clients that a round can lose.
         min_survivors: fewest clients in a sum.
@@ -147,8 +147,8 @@ class _UnderMasks(Settings, section="protection"):
             model: all its arrays, by name.
 
         Raises:
-            ConfigError: a pattern matches no array or one that cannot be shared, or nothing is
-                left to share; the names that there are stand in the message.
+            ConfigError: a pattern matches no array or one that cannot be shared, or no array is
+                left to share; the message lists the names.
             EncodingError: a value of an array that is shared is not finite.
         """
         return select(model, shared=self.shared, private=self.private)
@@ -171,7 +171,7 @@ class _UnderMasks(Settings, section="protection"):
         )
 
     def require(self, roster: Roster) -> None:
-        """Check that rounds of everybody on a roster are possible.
+        """Check that rounds of all clients on a roster are possible.
 
         Raises:
             ConfigError: they are not; names the setting.

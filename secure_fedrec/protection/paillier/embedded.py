@@ -9,8 +9,8 @@ Which party reads the sum depends on which holds the key (``paillier.key_holders
   those two decrypted, so the engine's public state is the clients', and no view of the server has
   either.
 
-Clients send as many random words as they would ciphertexts, which to whoever lacks the key is the
-same thing, and plaintexts are added up beside.
+Clients send as many random words as they would ciphertexts, which a party without the key cannot
+distinguish, and plaintexts are added up beside.
 
 A recorded upload shows as many words of a client's ciphertexts as the layout has: the rest of them
 is no more readable. Sizes are those of the whole messages.

@@ -59,7 +59,7 @@ _DOMAIN = b"secure-fedrec|v1|hosted-encryption|"
 
 
 class _HostedCiphertextSum(EveryRowSum):
-    """What the server's sides of one attempt have in common, whoever holds the key.
+    """Common parts of the server's sides of one attempt, for any holder of the key.
 
     Args:
         hub: the server's half.
@@ -117,7 +117,7 @@ class HostedEncryptedSum(_HostedCiphertextSum):
 
 
 class _HostedCiphertexts(NoHelpers):
-    """What hosts of encrypted rounds have in common, whoever holds the key.
+    """Common parts of hosts of encrypted rounds, for any holder of the key.
 
     Args:
         collector: collector of the round or rounds.
@@ -130,7 +130,7 @@ class _HostedCiphertexts(NoHelpers):
         self._under = lru_cache(maxsize=1)(Encryptor)  # its table of powers serves every round
 
     def _keys_for(self, holders: Iterable[Node]) -> SharedKeys:
-        """A new key: its public half for everybody, all of it for its holders."""
+        """A new key: its public half for all parties, the whole key for its holders."""
         private = generate_key(self._collector.config.key_bits)
         secret = dict.fromkeys(holders, private.to_bytes())
         return SharedKeys(public=private.public.to_bytes(), private=secret)

@@ -1,9 +1,9 @@
-"""Who holds the decryption key, and what that promises against whom.
+"""The holders of the decryption key, and what each choice promises against which parties.
 
-Paillier alone does not bind what is decrypted to what should be: whoever may ask for decryption
-can ask for any ciphertext, and anybody can make a ciphertext say that it is a sum of many. So each
-way of holding the key has adversaries that it withstands, and the others are refused when the
-configuration is read.
+Paillier alone does not bind what is decrypted to what should be: a party that may ask for
+decryption can ask for any ciphertext, and any party can make a ciphertext that claims to be a sum
+of many. So each way of holding the key has adversaries that it withstands, and the others are
+refused when the configuration is read.
 """
 
 from collections.abc import Mapping

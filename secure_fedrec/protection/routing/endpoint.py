@@ -60,7 +60,7 @@ def send(
 
     Raises:
         ConfigError: the messages do not fit; nothing is sent.
-        ProtocolError: there is no such recipient.
+        ProtocolError: the recipient is unknown.
     """
     capacity = directory.config.capacity
     needed = cells_needed(messages, capacity)

@@ -199,7 +199,7 @@ class PathEnd(_OnPath):
         """The cells that all of some parties have signed for this one.
 
         Raises:
-            ProtocolError: a party is missing, or its cells are for somebody else.
+            ProtocolError: a party is missing, or its cells are for another party.
         """
         size = self._course.config.size_at(layer)
         found: list[bytes] = []
@@ -304,7 +304,7 @@ class HostedMix(PathEnd):
     def _answer(self, inbox: Sequence[bytes]) -> list[Parcel]:
         """All cells, in an order of this mix's own, to where they go next: once an attempt.
 
-        Batch by batch of few cells, whoever hands them in would see which come out.
+        With batches of few cells, the party that hands them in would see which come out.
 
         Raises:
             ProtocolError: they have gone already, or there are fewer cells than senders.

@@ -2,7 +2,7 @@
 
 Where ``routing.receipts`` hashes fragments under a salt, a simulated round hashes messages under a
 key of its own: everything in them, and their tag, which stands for the random bits of a cell. A
-receiver knows what it received, a sender what it sent, and nobody knows who sent what.
+receiver knows what it received, a sender what it sent, and no party knows the sender of a message.
 """
 
 import secrets

@@ -28,8 +28,8 @@ class MixNode:
     """One mix.
 
     It hides from all other parties which cell that came in became which cell of the batch. The
-    senders of a batch are the anonymity set: ``min_batch`` counts cells, and whoever puts in all
-    other cells of a batch finds the remaining ones; cells that parties send to themselves
+    senders of a batch are the anonymity set: ``min_batch`` counts cells, and a party that inserts
+    all other cells of a batch finds the remaining ones; cells that parties send to themselves
     (``Endpoint.loop``) show such floods.
 
     Args:

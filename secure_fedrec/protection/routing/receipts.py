@@ -24,8 +24,9 @@ a receiver which signs for a cell also used it. A receiver could give each sende
 with one entry left out, and see by the one who complains whose cell that was: hence one list for
 all. Senders compare digests (``receipt_digest``) over a path that the receiver does not control;
 two lists for one batch under one signature convict it (``equivocates``). That path, the signing
-keys and the directory must be authentic. A list with one entry left out for everybody still tells
-its receiver whose complaint it hears, at the price of a round: complaints belong on the mixes, too.
+keys and the directory must be authentic. With a list that leaves out one entry for all senders, the
+receiver still learns the sender from the complaint, at the price of a round: complaints belong on
+the mixes, too.
 """
 
 import struct

@@ -1,4 +1,4 @@
-"""Public randomness by epoch: where a host has it from, and whom it believes.
+"""Public randomness by epoch: a host's source of it, and the signer it trusts.
 
 What a server must not choose (a ring of clients, a committee, who is in a cohort) is drawn from a
 value that no party knows before the keys of its round are fixed: the beacon of the round's epoch. A

@@ -26,10 +26,10 @@ A journal's *generation* is the number of rounds that it has begun. It goes out 
 signed, and peers keep the highest that each signing key has shown. An old copy that was restored
 has begun fewer rounds, and cannot show a higher number before it has begun as many again: peers
 name its owner and leave the round. A journal belongs to the client that first begins a round in it,
-so files that were mixed up are refused. What goes unnoticed is a copy that was taken after the last
-ADVERTISE that anybody saw: one reveal may be missing in it, and so the record of one state; and an
-old copy that an active server wears in, with set-ups that it passes on to nobody, until it has
-begun as many rounds again. So an old copy is not to be put back at all.
+so files that were mixed up are refused. Two copies go unnoticed. One is a copy taken after the last
+ADVERTISE that another party saw: one reveal may be missing in it, and so the record of one state.
+The other is an old copy with which an active server begins as many rounds again, by set-ups that it
+does not pass on. So an old copy is not to be put back at all.
 """
 
 import os
@@ -399,7 +399,7 @@ class FileJournal(MemoryJournal):
         return self._path.with_name(self._path.name + ".lock")
 
     def _require_lock(self) -> None:
-        """Check that nobody else can have gone on from the file, with rounds not known here."""
+        """Check that no other process continued from the file with rounds not known here."""
         if self._lock is None:
             raise CheckpointError(f"{self._path}: this journal was closed")
         if self._process != os.getpid():

@@ -32,7 +32,7 @@ class Node:
         number: which one, 0 to 2^32 - 2; 0 for the server and the authority.
 
     Raises:
-        ConfigError: there is no such node.
+        ConfigError: the node is not possible.
     """
 
     role: Role

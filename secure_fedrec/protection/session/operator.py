@@ -55,7 +55,7 @@ def node_named(name: str) -> Node:
     """A party by the name that it has in lists.
 
     Raises:
-        ConfigError: there is no such party.
+        ConfigError: the party is unknown.
     """
     role, sign, number = name.partition(":")
     if role not in _ROLES or (sign and not number.isdecimal()):

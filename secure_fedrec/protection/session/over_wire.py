@@ -12,7 +12,7 @@ from secure_fedrec.protection.session.parties import Parcel
 from secure_fedrec.wire import Parcels, Parties, Step, Wire
 
 Rows = Callable[[str, IntArray], tuple[Step, IntArray] | None]
-"""What messages of a stage are for, and rows in those of so many bytes; None of others."""
+"""Purpose of messages of a stage, and their rows by number of bytes; None for other messages."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

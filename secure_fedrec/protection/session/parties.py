@@ -50,7 +50,7 @@ class Party(Protocol):
             inbox: messages that came since the last step, in order, without prompts.
 
         Raises:
-            ProtocolError, WireError: nothing in it can be gone on with; nothing is sent.
+            ProtocolError, WireError: no message in it lets the party continue; nothing is sent.
         """
 
 
@@ -62,7 +62,7 @@ class Hub(Party, Protocol):
 
     @property
     def stage(self) -> str:
-        """What it awaits, or "DONE"."""
+        """The kind of message that it awaits, or "DONE"."""
 
     @property
     def finished(self) -> bool:
@@ -77,8 +77,8 @@ class Channel(Protocol):
     ) -> Iterable[bytes]:
         """Send messages, and wait for what comes back to the hub.
 
-        Parties may work only when answers are read, and answers need not be kept. What parties send
-        each other is passed on; it is there at their next step.
+        Parties may work only when answers are read, and answers need not be kept. Messages between
+        parties are passed on and arrive at the receiver's next step.
 
         Args:
             stage: the stage that the hub awaits.
@@ -199,7 +199,7 @@ def one_of_each(
     due: Sequence[Node],
     kind: str,
 ) -> dict[Node, Content]:
-    """What one message of each of some parties says, in their order.
+    """The contents of one message of each of some parties, in their order.
 
     Args:
         inbox: the messages.

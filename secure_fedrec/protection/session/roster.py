@@ -50,7 +50,7 @@ class Identity:
         public: the 32 bytes that the roster lists.
 
     Raises:
-        ConfigError: there is no such party.
+        ConfigError: the party is unknown.
     """
 
     __slots__ = ("key", "node", "number", "public")

@@ -154,7 +154,7 @@ class Statement:
 
     @cached_property
     def encoded(self) -> bytes:
-        """The encoding of the module's description: of every field that there is."""
+        """The encoding in the module's description, of every field."""
         parts = [bytes([_VERSION])]
         for field in fields(self):
             name, (kind, value) = field.name.encode(), _value(getattr(self, field.name))
@@ -292,7 +292,7 @@ def state_hash(state: Mapping[str, npt.NDArray[Any]]) -> bytes:
         32 bytes.
 
     Raises:
-        ConfigError: nothing is in it, or an array holds objects.
+        ConfigError: it is empty, or an array holds objects.
     """
     if not state:
         raise ConfigError("state", "(empty)", "must name at least one array")

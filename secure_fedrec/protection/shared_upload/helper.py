@@ -113,7 +113,7 @@ class SharingDenoiser(Half):
         """This denoiser's share of a client's rows: row numbers, and uniform words [n, d + 1].
 
         Raises:
-            ProtocolError: nothing of that client is held.
+            ProtocolError: it does not hold a share of that client.
         """
         if client not in self._held:
             raise ProtocolError(f"denoiser {self._denoiser} holds nothing of client {client}")

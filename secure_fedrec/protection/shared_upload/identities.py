@@ -1,4 +1,4 @@
-"""Signing keys of all parties of a round, for whoever has all of them in one process."""
+"""Signing keys of all parties of a round, for rounds in one process."""
 
 from dataclasses import dataclass
 

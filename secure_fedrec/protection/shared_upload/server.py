@@ -117,7 +117,7 @@ class SharingServer(Half):
         """The server's share of a client's rows: row numbers, and uniform words [n, d + 1].
 
         Raises:
-            ProtocolError: nothing of that client is held.
+            ProtocolError: it does not hold a share of that client.
         """
         if client not in self._shares:
             raise ProtocolError(f"the server holds nothing of client {client}")

@@ -33,7 +33,7 @@ class ShareTally(Heard):
         round_: the round in progress.
         step: step of the messages awaited.
         holder: the party that sums, for error messages.
-        expected: int64[P], numbers of the senders, each of whom must be heard once.
+        expected: int64[P], numbers of the senders, each of which must be heard once.
 
     Attributes:
         totals: [m, d + 1] sums, modulo the word size.

@@ -170,7 +170,7 @@ FAULTS = "test_no_fault_of_a_line_makes_another_result"
         (Lonely, "test_a_round_ends_in_the_exact_result", "only"),
         (Alike, "test_results_tell_whose_inputs_are_in_them", "the same in two rounds"),
         (Bitter, FAULTS, "the round after"),
-        (OneName, FAULTS, "the round before's at NUMBER, all, client to server"),
+        (OneName, FAULTS, "the previous round's message at NUMBER, all, client to server"),
         (
             hearing(lambda r, d, k: d[-3] == r and signed(d) and d[-2] not in k),
             FAULTS,

@@ -132,7 +132,7 @@ class SavedState:
             length, vector = reader.number(4), None
             if length:
                 if not 1 <= bits <= 64:
-                    raise ProtocolError("saved state: no such ring")
+                    raise ProtocolError("saved state: unknown ring")
                 words = unpack(reader.take(packed_size(length, bits)), length, bits).copy()
                 vector = EncodedVector(words=words, bits=bits, layout_hash=layout, clients=clients)
         return cls(
@@ -175,7 +175,7 @@ def park(path: Path, state: SavedState, *, key: bytes, round_id: bytes, journal:
 
 
 class Parked:
-    """A state in its file, opened and not yet redeemed: nothing of it may be sent.
+    """A state in its file, opened and not yet redeemed: no message of it may be sent.
 
     Args:
         path: path of the file.

@@ -1,4 +1,4 @@
-"""Who signs the survivors: a committee that the beacon draws, as costly in any cohort.
+"""Signers of the survivors: a committee that the beacon draws, as costly in any cohort.
 
 Of n clients m are drawn from the seed of the round's ring, hence after their keys are fixed. Those
 of them that survive sign the survivors, and each client checks q of their signatures. Two sets of q
@@ -10,7 +10,8 @@ two statements find a quorum, unless so many members are corrupt,
 and q members are there to sign, unless too many drop out, P[HG(n, d, m) > m - q]. For c_m corrupt
 members the least q is floor((m + c_m) / 2) + 1 (``overlap_of``).
 
-Who corrupts members *after* the beacon named them needs few of them: that is not covered.
+An adversary that corrupts members *after* the beacon named them needs few of them: that is not
+covered.
 """
 
 from collections.abc import Iterator

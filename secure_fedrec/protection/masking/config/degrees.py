@@ -30,7 +30,7 @@ _MARGIN_BITS = 0.01  # the floating-point filter's error is below 2^-20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """What is asked: counts, and the probabilities that may be spent.
+    """The question: counts, and the probabilities that may be spent.
 
     Args:
         n: clients of the cohort.

@@ -1,4 +1,4 @@
-"""Who masks with whom: the complete graph, or a Harary graph over a public random ring.
+"""Mask neighbours: the complete graph, or a Harary graph over a public random ring.
 
 Clients of a round are numbered by their place in the ascending list of the cohort. A seed that no
 party chose turns them into a ring (``permutation``); in the Harary graph of even degree k each
@@ -8,7 +8,7 @@ masks with the k/2 clients before and the k/2 behind it (Bell, Bonawitz, Gascón
 If some clients are gone, the remaining graph falls apart exactly when at least two runs of k/2 or
 more consecutive ring places are empty. Against a server that follows the protocol the empty places
 are random, and ``disconnection_bound`` counts them. An active server sees the ring and then chooses
-whom to declare dropped; there ``windows_hold`` is what every client checks.
+which clients to declare dropped; therefore every client checks ``windows_hold``.
 """
 
 import hashlib
@@ -104,7 +104,7 @@ def windows_hold(order: IntArray, survivors: BoolArray, degree: int, least: int)
     """Whether every window of degree/2 consecutive ring places keeps enough survivors.
 
     With ``least`` above the corrupt clients of any window, each window keeps an honest survivor;
-    then no run of degree/2 places is empty of them and their graph is connected, whoever chose the
+    then no run of degree/2 places is empty of them and their graph is connected, for any choice of
     survivors.
 
     Args:

@@ -193,8 +193,8 @@ class Expected:
         min_survivors: fewest vectors that may be summed, if more than the policy asks for.
         corrupt_clients: corrupt clients to withstand, if more than the policy reckons with. Where
             it is None and ``cohort`` is given, a policy against an active server reckons with the
-            corrupt clients of the whole roster, ``floor(policy.corrupt * len(roster))``: whoever
-            chose the cohort may have chosen all of them.
+            corrupt clients of the whole roster, ``floor(policy.corrupt * len(roster))``: the party
+            that chose the cohort may have chosen all of them.
         config: a configuration that this host has made; it stands for the proposed one where that
             has the same bytes, which is not made a second time. Another one is not refused for it.
     """

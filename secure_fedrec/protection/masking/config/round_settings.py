@@ -1,9 +1,9 @@
 """The public configuration of a masked sum, which every message of its round is bound to.
 
 Layout on the wire, little-endian: u8 bits | u8 adversary | u8 key agreement | u32 clients
-| u32 degree (0: complete graph) | u32 threshold | u32 survivors | u32 quorum | u32 committee
-(0: everybody) | u32 corrupt clients | u32 window (0: none) | u32 length | 32 layout hash
-| 32 digest of the statement.
+| u32 degree (0: complete graph) | u32 threshold | u32 survivors | u32 quorum | u32 committee (0:
+all clients) | u32 corrupt clients | u32 window (0: none) | u32 length | 32 layout hash | 32 digest
+of the statement.
 """
 
 import struct

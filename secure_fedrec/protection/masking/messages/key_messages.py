@@ -168,7 +168,7 @@ class Keys:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareRecord:
-    """What one client sends to one neighbour, beside the pair seal.
+    """The record that one client sends to one neighbour, beside the pair seal.
 
     Args:
         channel_seal: sealed channel secret; empty without the hybrid agreement.

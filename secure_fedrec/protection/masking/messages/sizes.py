@@ -1,6 +1,6 @@
 """Bytes of every message of a masked sum, in the largest case.
 
-The figures are those of the wire format, for a round in which everybody answers. Two counts differ
+The figures are those of the wire format, for a round in which all clients answer. Two counts differ
 between clients and are taken at their largest: the seals of the hybrid key agreement (a client
 seals to its higher neighbours and opens those of the lower ones), and inclusion paths, which are
 shorter for some leaves.

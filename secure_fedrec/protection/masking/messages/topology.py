@@ -27,7 +27,7 @@ from secure_fedrec.protection.masking.messages.key_messages import Setup
 NO_BEACON = bytes(32)
 
 ShareKind: TypeAlias = Literal["mask", "self"]
-"""Of which of a neighbour's two secrets a share is."""
+"""The kind of share that is due: of which of a neighbour's two secrets."""
 
 
 def enough_clients(marks: BoolArray, least: int) -> bool:

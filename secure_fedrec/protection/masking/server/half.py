@@ -5,8 +5,8 @@ all have answered, or the host's timeout is over, ``close_step`` goes on with th
 ``step`` does all of it, for a driver. A step that is left with too few clients aborts the round:
 there is no partial result.
 
-A message that does not belong is refused with ``ProtocolError``. What nobody can be shown to have
-sent changes nothing: an unknown layout, another round, a bad signature or MAC, bytes behind a
+A message that does not belong is refused with ``ProtocolError``. A message without a proven sender
+does not change the state: an unknown layout, another round, a bad signature or MAC, bytes behind a
 signature that does not cover them, a client that is not awaited. So a third party cannot drop a
 client by sending in its name. But a message that proves its sender and breaks a rule costs that
 sender the round, as if it had gone silent, and no other client: it is named in ``dropped``.

@@ -22,7 +22,7 @@ class Half:
         round_: the round in progress.
 
     Raises:
-        ConfigError: the plan is another protocol's, or has no such part for this party.
+        ConfigError: the plan is another protocol's, or does not have such a part for this party.
     """
 
     def __init__(

@@ -53,7 +53,7 @@ class TableReader:
         """Ring words of the table of a round.
 
         Raises:
-            WireError: the bytes are no such table.
+            WireError: the bytes are not such a table.
             ProtocolError: it is not the one that the two who made it vouched for.
         """
         digest, vector = split_table(table, self._plan)

@@ -98,7 +98,7 @@ def default_arithmetic(name: str | None = None) -> Arithmetic:
     """The named engine; without a name, the fastest installed one.
 
     Raises:
-        ConfigError: no such engine here.
+        ConfigError: the engine is not available here.
     """
     if name is None:
         return ARITHMETICS.get("gmpy2", ARITHMETICS["int"])

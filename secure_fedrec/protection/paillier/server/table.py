@@ -62,7 +62,7 @@ class TableServer(ServerHalf):
             held: its table, as ``held`` was; b"" in round 1, whose table every client knows.
 
         Raises:
-            WireError: no such table, or under another key.
+            WireError: the bytes are not such a table, or under another key.
         """
         server = cls(plan, identity)
         server.round, server._hands_out = round_, False
@@ -111,9 +111,9 @@ class TableServer(ServerHalf):
         """Take the next message.
 
         Raises:
-            WireError: the bytes are no such message.
-            ProtocolError: not the kind awaited now, repeated, or by whom it may not come; or the
-                two updaters disagree, and then the server aborts for good.
+            WireError: the bytes are not such a message.
+            ProtocolError: it is not of the kind awaited now, repeated, or from the wrong sender; or
+                the two updaters disagree, and then the server aborts for good.
         """
         if self._state is _Server.UPLOADS:
             self._sum.add(self._read(data, Kind.UPLOAD, Role.CLIENT))

@@ -70,8 +70,8 @@ class UploadingServer(ServerHalf):
         """Take the next message.
 
         Raises:
-            WireError: the bytes are no such message.
-            ProtocolError: not the kind awaited now, repeated, or by whom it may not come.
+            WireError: the bytes are not such a message.
+            ProtocolError: it is not of the kind awaited now, repeated, or from the wrong sender.
         """
         if self._state is _Server.KEYS:
             self._take_key(data)
