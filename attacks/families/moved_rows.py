@@ -198,7 +198,7 @@ class _Table(NamedTuple):
     """Rows that are items, or the one table of named parameters that has them as its rows.
 
     Attributes:
-        seen: the view of them alone.
+        seen: the adversary's view, restricted to that block.
         at: where they stand among named parameters.
     """
 

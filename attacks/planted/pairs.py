@@ -62,7 +62,7 @@ class PlantedPairs(PlantedSum):
         return PublicState(round=public.round + 1, table=public.table, extras=extras)
 
     def extra_rows(self, completed: int) -> dict[str, int | None]:
-        """As many sums as there are pairs."""
+        """One sum per pair."""
         return {NAME: _ITEMS * (_ITEMS + 1) // 2 if completed else 0}
 
     def upload_rows(self, vault: Vault, n_rows: int) -> IntArray:

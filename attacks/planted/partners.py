@@ -42,7 +42,7 @@ class PlantedPartners(PlantedSum):
     def give(
         self, clients: IntArray, public: PublicState, vault: Vault, streams: Streams
     ) -> PeerBlock:
-        """All vectors, to the other one."""
+        """All vectors, for the other organisation."""
         rows = [np.flatnonzero(self.listed[client]).astype(np.int32) for client in clients.tolist()]
         values = [self.vectors[client, own] for client, own in zip(clients, rows, strict=True)]
         ends = np.cumsum([0, *map(len, rows)])

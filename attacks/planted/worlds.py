@@ -212,7 +212,7 @@ class PlantedRatings(PlantedSum):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PlantedRatingStep:
-    """Ratings of some clients, as they are.
+    """Unchanged ratings of some clients.
 
     Args:
         clients: int64[B].
@@ -261,7 +261,7 @@ class PlantedRatingStep:
     def rows(
         self, indptr: IntArray, items: IndexArray, virtual: BoolArray, ratings: FloatArray
     ) -> FloatArray:
-        """Ratings, virtual ones where they are."""
+        """Ratings, including virtual ones."""
         values = self.grid[np.repeat(np.arange(len(self.grid)), np.diff(indptr)), items]
         values[virtual] = ratings
         return values[:, None]

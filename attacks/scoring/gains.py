@@ -264,7 +264,7 @@ Gains: TypeAlias = dict[str, Gain | Estimate | Persons | None]
 def gain_figures(gains: Gains, level: Level) -> Figures:
     """Each gain with ``_low``, ``_high`` and ``_certain``; None where it cannot be measured.
 
-    Persons are counted: there is one number.
+    Persons are counted, so there is one number for all clients.
     """
     figures: Figures = {}
     for name, gain in gains.items():

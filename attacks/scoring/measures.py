@@ -159,7 +159,7 @@ class Context(NamedTuple):
 
 
 _RULES = {each.__name__.lower(): each for each in (Gained, Behind, Observed, Exposed, Context)}
-"""By what a record calls them."""
+"""Severity rules by their names in records."""
 
 
 @dataclass(frozen=True, slots=True)

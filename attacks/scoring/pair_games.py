@@ -46,7 +46,7 @@ _SPAN = 3.0
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PairSumsClaim:
-    """Sums that the others' rows are in.
+    """Sums that contain the others' rows.
 
     Args:
         matrix: float64[m, m].

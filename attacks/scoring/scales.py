@@ -31,7 +31,7 @@ UNITS = {
     "headroom": Unit("signed", None, 1.0),
     "count": COUNT,
 }
-"""By what a record of a figure calls them."""
+"""By their names in records of figures."""
 
 
 class Prior(NamedTuple):

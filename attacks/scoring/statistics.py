@@ -6,7 +6,8 @@ An attack scores (client, guess) pairs, "client c rated item i" say, and the tru
   independent unit is the client: every interval resamples whole clients, never pairs [1].
 * Ties are real (a yes-or-no attack has two scores). The AUC counts a tie as half, and an operating
   point takes a tie whole or not at all: nothing is interpolated through it.
-* A NaN or infinite score is a broken attack. It is refused: ranked as chance it would look private.
+* A NaN or infinite score is a broken attack. It is refused, since an attack ranked as chance would
+  make the system look private.
 
 Arguments mean the same everywhere: ``table`` is the game; ``predicted``, bool[N], a set of its
 pairs guessed positive; ``fpr`` a target and ``confidence`` a two-sided level, both in (0, 1);

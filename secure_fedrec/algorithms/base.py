@@ -99,7 +99,7 @@ class Algorithm(Protocol):
     def public_knowledge(self) -> dict[str, Any]:
         """Public hyper-parameters, as JSON values; ``traits`` holds a ``RowTraits``.
 
-        Of an algorithm that states no traits, attacks that need them conclude nothing.
+        Attacks that need traits conclude nothing about an algorithm that does not state them.
         """
 
 

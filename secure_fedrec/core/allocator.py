@@ -33,7 +33,7 @@ def reuse_freed_memory(kept: int = KEPT) -> bool:
         kept: bytes, below 2^31; once more are free at the end of a heap, it is given back.
 
     Returns:
-        Whether the allocator took it.
+        Whether the allocator accepted the setting.
 
     Raises:
         ValueError: the number is beyond what glibc takes, or negative.

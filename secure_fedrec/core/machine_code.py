@@ -49,7 +49,7 @@ def compile_cached(loop: Callable[..., object], *, error_model: ErrorModel = "py
 
 
 def _cache_file(kept: Any, stamp: str) -> Any:
-    """Files of a loop's code: of other names for another stamp, and for every signature.
+    """Files of a loop's code, whose names depend on the stamp and on the signature.
 
     The compiler numbers its files, so that two processes, or one that is killed, could put the code
     of one stamp or signature under the name of another. Code is written before it is listed.

@@ -161,7 +161,7 @@ def _at_once(path: str, flags: int) -> int:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[zipfile.ZipFile]:
-    """An archive that is read; what is wrong with it is a ``ValueError``."""
+    """An archive that is read; defects raise ``ValueError``."""
     try:
         with open(path, "rb", opener=_at_once) as file, zipfile.ZipFile(file) as archive:
             yield archive

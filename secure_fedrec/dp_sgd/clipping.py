@@ -140,7 +140,7 @@ class ClippedGradients:
         return Learned(found.detach().cpu()[chosen], norms, torch.cat(gradients))
 
     def _same_random(self) -> Any:
-        """A context after which torch's default generators are as before it."""
+        """A context that restores torch's default generators at its end."""
         used = {weight.device.index for weight in self._weights.values() if weight.is_cuda}
         return torch.random.fork_rng(devices=sorted(each for each in used if each is not None))
 

@@ -11,7 +11,7 @@ Skellam noise before that. What is shared, and how, is ``means.MaskedMean`` or
 ``means.NoisedMean``: terms that a deployment (``distributed.mean_site``, ``flower.mod``) takes as
 they are.
 
-Arrays are NumPy's or PyTorch's, and come back as what they were. PyTorch is not imported for it.
+Arrays are NumPy's or PyTorch's, and results have the same type. PyTorch is not imported for it.
 """
 
 import logging
@@ -95,7 +95,7 @@ class Protection:
         terms: as given.
         shared: the arrays of the model that are summed; the others stay at the client.
         federation: the keys of all parties.
-        rounds: rounds begun. One that was given up counts: its vectors may have been sent.
+        rounds: rounds begun. An abandoned round counts: its vectors may have been sent.
 
     Raises:
         ConfigError: clients repeat, the terms do not fit them or the model, a cohort that cannot
@@ -347,7 +347,7 @@ def protect(
     _require_tables(model=model)
     for name, figure in (("rounds", rounds), ("delta", delta)):
         if (figure is None) != (epsilon is None):
-            raise ConfigError(f"protection.{name}", figure, "goes with epsilon, and it with this")
+            raise ConfigError(f"protection.{name}", figure, "and epsilon must be given together")
     terms: ProtectedMean
     if epsilon is None or rounds is None or delta is None:
         terms = _settled(MaskedMean, size, {"max_weight": 1, **settings}, clip=clip)

@@ -181,7 +181,7 @@ def share_interval(successes: int, trials: int, confidence: float = 0.95) -> Int
     """Exact Clopper-Pearson interval of a share of independent trials (clients, not pairs) [1].
 
     Returns:
-        The interval, ``trials`` as its ``n_clients``. Without trials: NaN within [0, 1].
+        The interval, with ``trials`` in its field ``n_clients``. Without trials: NaN within [0, 1].
 
     Raises:
         ValueError: unless 0 <= successes <= trials.

@@ -1,4 +1,4 @@
-"""Settings of the models whose work is PyTorch's, apart from them: to read one takes no PyTorch."""
+"""Settings of the models that need PyTorch; reading the settings does not need it."""
 
 from typing import Annotated
 

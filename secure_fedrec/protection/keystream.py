@@ -54,7 +54,7 @@ class Keystream:
 
     Args:
         key: 32 secret bytes that are used for nothing else.
-        way: how the library is asked; by default the faster way on this machine.
+        way: how the library is called; by default the faster way on this machine.
 
     Raises:
         ValueError: the key has another length.

@@ -168,7 +168,7 @@ class Recorder:
         weight: float | None = None,
         counts: Any = None,
     ) -> None:
-        """Write down a message as its receiver reads it.
+        """Record a message as its receiver reads it.
 
         Rounds come in ascending order. A "model" is what the server hands to all clients in front
         of a round; the one of the next round is what this round led to (``after`` states it where
@@ -370,7 +370,7 @@ class Recorder:
         }
 
     def _checked(self) -> Form:
-        """What is stated, checked as files with it will be.
+        """The stated facts, checked like those of files.
 
         Raises:
             MisfitError: a fact is of another form.

@@ -107,7 +107,7 @@ class LayerContract:
         return Scope(drops_reports=self._claim.drops_reports)
 
     def setup_method(self) -> None:
-        """Put it among the layers, unless one that is shipped has its name."""
+        """Add the layer to the known ones, unless a shipped layer has its name."""
         if self.layer.name not in (*RECORDS.shipped, *BAG_RECORDS):
             RECORDS.add(self.layer.name, self.layer, "of this test")
 

@@ -73,7 +73,7 @@ _TAPPED = tuple(step for step in Step if step not in (Step.MODEL, Step.PART, Ste
 
 
 class _Stated(dict[str, Any]):
-    """Facts by name. One that is not stated is unknown; nothing stands in for it."""
+    """Facts by name. A fact that is not stated is unknown and is not replaced by a default."""
 
     def __missing__(self, name: str) -> Any:
         raise UnstatedFactError(f"the public knowledge {NOT_STATED} {name!r}")

@@ -38,7 +38,7 @@ class Within:
     only: range | None = None
 
     def of_values(self, start: int, stop: int) -> "Within":
-        """Of a flat block: these of its values alone, all others are 0."""
+        """For a flat block: only these values are kept, all others are 0."""
         return replace(self, only=range(start, stop))
 
     @property

@@ -217,7 +217,7 @@ def test_with_all_switched_off_a_step_is_the_method_s_on_the_sum_of_both_tables(
 
 def test_a_method_without_an_item_table_is_refused() -> None:
     matrix: Any = PMF(PMFConfig.printed())
-    with pytest.raises(ConfigError, match="no item table"):
+    with pytest.raises(ConfigError, match="does not have an item table"):
         Enhanced(matrix, Enhancement())
     with pytest.raises(ConfigError, match="enhanced already"):
         Enhanced(fed3cr(), Enhancement())
@@ -303,7 +303,7 @@ def test_settings_of_other_transfers() -> None:
     assert "private_input" not in other
     with pytest.raises(ConfigError, match="neither consistency nor complementarity"):
         Enhancement(transfer="unified")
-    with pytest.raises(ConfigError, match="none without adaptive"):
+    with pytest.raises(ConfigError, match="no effect without adaptive"):
         Enhancement(transfer="consensus", adaptive=False)
     none: dict[str, Any] = {"consistency": 0, "complementarity": 0}
     with pytest.raises(ConfigError, match="for fed3cr itself"):

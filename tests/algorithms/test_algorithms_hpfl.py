@@ -363,7 +363,7 @@ def without(source: Organisations, part: str, client: int) -> Vault:
 
 @pytest.mark.parametrize("part", ["training", "validation"])
 def test_a_client_without_records_is_refused(part: str) -> None:
-    with pytest.raises(ConfigError, match=f"has no {part} record") as caught:
+    with pytest.raises(ConfigError, match=f"does not have a {part} record") as caught:
         HPFL(config(), ORGANISATIONS).initialise(without(ORGANISATIONS, part, 2), STREAMS)
     assert caught.value.value == ORGANISATIONS.names[2]
 

@@ -37,7 +37,7 @@ class Parameter(NamedTuple):
     by_input: bool = False
 
     def of(self, flat: FloatArray) -> FloatArray:
-        """Its values in those of the public model."""
+        """The array's values in the vector of the public model."""
         return flat[self.start : self.stop].reshape(self.shape)
 
 

@@ -159,7 +159,7 @@ class Decoded:
             self.ties[who, row] = (rating, certain)
 
     def unite(self, who: int, other: int) -> None:
-        """All that is of another pseudonym is of this one."""
+        """Assign all results of another pseudonym to this one."""
         self.entries[other] = []
         for kind in (self.sure, self.solved):
             if other in kind:

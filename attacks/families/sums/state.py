@@ -25,7 +25,7 @@ SHARP = 1e-4
 
 
 class State:
-    """Equations of one round, and what is found of them."""
+    """Equations of one round, and their solutions so far."""
 
     def __init__(self, sums: RoundSums, found: Decoded) -> None:
         self.sums, self.found = sums, found
@@ -36,7 +36,7 @@ class State:
         found.unclear = frozenset(np.flatnonzero(along).tolist())
 
     def along_others(self, entries: Sequence[Entry]) -> BoolArray:
-        """Vectors that lie along another one, such as copies and multiples: bool[E].
+        """Vectors parallel to another one, such as copies and multiples: bool[E].
 
         Either may stand for the other, and together they may add up to nothing.
         """

@@ -89,5 +89,5 @@ class EASEConfig(Settings, section="algorithm"):
             raise self.refusal("rounds", "with algorithm.candidates at least 2: one chooses")
 
     def chooses_after(self, completed: int) -> bool:
-        """Whether the round after so many is the one that chooses the shrinkage."""
+        """Whether the round after this many chooses the shrinkage."""
         return bool(self.candidates) and completed >= self.rounds - 1

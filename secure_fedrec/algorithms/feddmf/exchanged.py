@@ -45,7 +45,7 @@ class ExchangedFedDMF(DMFOrganisations):
     def give(
         self, clients: IntArray, public: PublicState, vault: Vault, streams: Streams
     ) -> PeerBlock:
-        """Every organisation's vectors, to each other those that it offers it."""
+        """Every organisation's vectors for each other one, of the items that it offers it."""
         ends, senders, receivers = [0], [], []
         rows: list[IndexArray] = []
         values: list[Any] = []

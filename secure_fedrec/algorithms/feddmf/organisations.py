@@ -87,7 +87,7 @@ class DMFOrganisations:
         return self._listed[client]
 
     def places(self, client: int, items: IntArray) -> IntArray:
-        """int64[k], where items that it has lie in its table."""
+        """int64[k], places of an organisation's items in its table."""
         return np.searchsorted(self._listed[client], items)
 
     def start(self, vault: Vault, streams: Streams) -> None:

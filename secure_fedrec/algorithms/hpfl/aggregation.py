@@ -51,7 +51,7 @@ class HPFLTable:
 
     @property
     def means(self) -> int:
-        """Rows that become means; they come first."""
+        """Rows that become means; they are the first rows."""
         return self.attributes + int(self.share_hidden)
 
     @property
@@ -60,7 +60,7 @@ class HPFLTable:
         return self.means + -(-self.buckets // self.width)
 
     def require_rows(self, rows: int) -> None:
-        """Check that a table was sized for this.
+        """Check that a table has the size for this.
 
         Raises:
             ConfigError: it was not.

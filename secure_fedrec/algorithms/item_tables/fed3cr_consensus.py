@@ -160,7 +160,7 @@ def _similar(
 
 @compiled_loop
 def look(table: SingleArray, own: SingleArray, asked: Asked, work: Work) -> SingleArray:
-    """C, its scores, and what both regularisers need."""
+    """C, its scores, and values that both regularisers need."""
     transfer, consistent, complementary = asked
     squares, lines, cosines, scores = work.squares, work.lines, work.cosines, work.scores
     common = work.common if transfer else table

@@ -1,6 +1,6 @@
 """Fed3CR as a plug-in: consensus enhancement over a method that scores rows of an item table.
 
-The method below sees other rows than those it thinks it does. Where it reads the item table, it is
+The method below works on other rows than without the plug-in. Where it reads the item table, it is
 given the fused one, Z = G W_n + P_n; a method with a personal table of its own is given C = G W_n
 for the common one and P_n for its own. It takes its step on them as ever, and what the step moved
 is taken for what pulls on them:

@@ -172,7 +172,7 @@ def _packed(found: FloatArray, width: int) -> FloatArray:
 
 
 def item_tables(method: ItemTableMethod, n_clients: int, **more: Any) -> ItemTables:
-    """A method as an algorithm, with the server that it takes.
+    """A method as an algorithm, with its server.
 
     Args:
         method: method of the family.

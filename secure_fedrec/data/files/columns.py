@@ -58,7 +58,7 @@ class Coded:
         return Coded(codes=numbers[codes], texts=texts)
 
     def renamed(self, texts: list[str]) -> "Coded":
-        """The same rows with other texts; those that are alike become one."""
+        """The same rows with other texts; equal texts become one."""
         known: dict[str, int] = {}
         numbers = [known.setdefault(text, len(known)) for text in texts]
         if len(known) == len(texts):
@@ -166,7 +166,7 @@ class Columns:
 
 
 class Coder:
-    """Numbers texts as they come."""
+    """Numbers texts in order of their first occurrence."""
 
     def __init__(self) -> None:
         self._known: dict[str, int] = {}

@@ -11,7 +11,7 @@ from secure_fedrec.data.ratings import MOST_STATED, RatingScale
 from secure_fedrec.errors import DataError
 
 _USUAL: Final = (RatingScale(1, 5, 1), RatingScale(0.5, 5, 0.5), RatingScale(1, 10, 1))
-"""A level just beside one of these is likely no rating."""
+"""A level just outside one of these scales is probably not a rating."""
 
 _FEW: Final = 4
 _SEVERAL: Final = 6

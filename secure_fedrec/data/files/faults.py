@@ -169,5 +169,5 @@ def split(text: str, separator: str) -> list[str]:
 
 
 def first_repeated(names: Sequence[str]) -> str | None:
-    """A name that is there twice."""
+    """A name that occurs twice."""
     return next((name for name in names if names.count(name) > 1), None)

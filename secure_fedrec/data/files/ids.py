@@ -77,7 +77,7 @@ def trim(columns: Columns, what: str, kind: str) -> Columns:
 
 
 def _whole(text: str) -> str:
-    """7 of 7.0, as programs write it that have all numbers as floats."""
+    """7 for 7.0, as written by programs that store all numbers as floats."""
     whole, _, part = plain(text).partition(".")
     return text if part.strip("0") else whole
 

@@ -31,7 +31,7 @@ _IDS: Final = 10
 
 
 def require_somebody(file: RatingsFile, columns: Columns) -> None:
-    """Ask about ids that are likely none.
+    """Ask about ids that probably stand for a missing user or item.
 
     Args:
         file: settings; texts as ids are what they say.

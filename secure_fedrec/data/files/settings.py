@@ -98,7 +98,7 @@ class TextFile(Settings, section="data"):
 
     @property
     def parquet(self) -> bool:
-        """Whether it is read as Parquet."""
+        """Whether the file is read as Parquet."""
         return self.path.lower().endswith(PARQUET)
 
     def advice(self, name: str, value: object) -> str:
@@ -247,7 +247,7 @@ class RatingsFile(TextFile):
 
     @property
     def implicit(self) -> bool:
-        """Whether all there is to a row is that it happened."""
+        """Whether a row states an interaction without a value."""
         return self.rating is None or self.positive_from is not None
 
 

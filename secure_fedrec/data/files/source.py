@@ -129,7 +129,7 @@ class _Raw(io.RawIOBase):
 
 
 class _Unpacked(_Raw):
-    """What a packed file unpacks to, as long as it is in proportion."""
+    """Content of a packed file, as long as its size is in proportion."""
 
     def __init__(self, path: Path, packed: IO[bytes], stream: IO[bytes], packing: str) -> None:
         self._path, self._packed, self._stream, self._read = path, packed, stream, 0

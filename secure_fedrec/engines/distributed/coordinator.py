@@ -327,7 +327,8 @@ class Coordinator:
     def _there(self, round_: int) -> IntArray:
         """int64[P]: clients that take part, of a round without drop-outs: those that are there.
 
-        Once mixes have cells in this round, it is the clients whose they are, if they are there.
+        Once mixes hold cells of this round, the cohort is the connected clients among their
+        senders.
 
         Raises:
             ProtocolError: a helper with a host of its own is not connected.

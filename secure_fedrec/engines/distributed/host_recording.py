@@ -175,7 +175,7 @@ class HostRecording:
 
 
 class OverheardHub(Hub):
-    """A hub of which every message that arrives is kept as well.
+    """A hub whose incoming messages are recorded as well.
 
     Args:
         hub: the hub.

@@ -294,7 +294,7 @@ class MeanSite:
         )
 
     def _require_affordable(self) -> None:
-        """Check that one more is within what was settled.
+        """Check that one more round is within the agreed number.
 
         Raises:
             RefusalError: it is not.

@@ -359,7 +359,7 @@ class Site:
             log_sent(at, plan, size=size, seconds=seconds, spent=self._journal.spent)
 
     def _delivered(self, attempt: _Attempt, parcels: Sequence[Parcel]) -> list[Parcel]:
-        """Let parties handle what came for them.
+        """Let parties handle the messages for them.
 
         Raises:
             ProtocolError: a party is not at this site, or refuses, and no other has answered.

@@ -252,7 +252,7 @@ class SiteState:
             problem = f"is older than roster {self.roster}, which this site has taken part under"
             raise ConfigError("roster.version", version, problem)
         if version == self.roster and self.roster_hash not in (bytes(32), roster.hash):
-            problem = "is another roster than the one of this version that this site knows"
+            problem = "differs from the roster of this version that this site knows"
             raise ConfigError("roster.version", version, problem)
         return replace(self, roster=version, roster_hash=roster.hash)
 

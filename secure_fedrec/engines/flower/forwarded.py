@@ -10,7 +10,7 @@ from typing_extensions import override
 
 
 class ForwardedStrategy(Strategy):
-    """A strategy around another one.
+    """A wrapper of a strategy.
 
     Args:
         strategy: the one inside.
@@ -49,7 +49,7 @@ class ForwardedStrategy(Strategy):
 
 
 class ForwardedGrid(Grid):
-    """A grid around another one.
+    """A wrapper of a grid.
 
     Args:
         grid: the one inside.

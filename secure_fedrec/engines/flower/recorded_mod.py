@@ -10,9 +10,9 @@ and, once the run is over and the folders of all clients are at hand:
 
 Flower runs clients in processes of their own, so no client writes a recording. Each writes pieces
 into a folder of its own inside the one that is named (``recorded_pieces``), and they are joined
-where the folders of all clients are at hand. Messages and replies pass as they are. Replies that
-did not reach the server are recorded in a piece as well. The folders hold updates in clear: they
-are for their owner alone.
+where the folders of all clients are at hand. Messages and replies pass unchanged. Replies that did
+not reach the server are recorded in a piece as well. The folders hold updates in clear: they are
+for their owner alone.
 """
 
 from pathlib import Path

@@ -36,7 +36,7 @@ def scrubbed(answer: Answer, message: Message) -> Message:
     """
     data = data_of(message)
     if data is None:
-        log.warning("refused: a message without the one field that it is to have")
+        log.warning("refused: a message without its required field")
         return reply_to(message, None)
     return unless_failed(message, lambda: reply_to(message, answer(data)))
 

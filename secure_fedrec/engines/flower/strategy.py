@@ -98,14 +98,14 @@ class ProtectedStrategy(ForwardedStrategy):
         """
         home = self._terms.select(arrays_of(initial_arrays)).home
         self._home = {name: initial_arrays[name] for name in home}
-        log.info("not shared, and left as they are: %s", ", ".join(map(repr, home)) or "none")
+        log.info("not shared, and left unchanged: %s", ", ".join(map(repr, home)) or "none")
         inside = _ProtectedGrid(grid, self)
         result = self._strategy.start(inside, initial_arrays, *others, **named)
         result.arrays = replaced(result.arrays, self._home)
         return result
 
     def as_begun(self, message: Message) -> Message:
-        """A message in which arrays that are not shared are the first ones.
+        """A message in which arrays that are not shared are those of the first message.
 
         The strategy inside makes floats of whole numbers (``aggregate_arrayrecords``), and floats
         are shared.

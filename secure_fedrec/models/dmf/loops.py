@@ -157,7 +157,7 @@ def _learn_batch(
     slots: IntArray,
     descent: Descent,
 ) -> float:
-    """Squared errors of a batch; adds its derivatives, those of rows in their slots."""
+    """Squared errors of a batch; adds their derivatives, those of rows into the rows' slots."""
     units, width = len(parts.biases), parts.vectors.shape[1]
     inputs, slope, hidden = np.empty(2 * width), np.empty(2 * width), np.empty(units)
     kept = np.ones(units, dtype=np.bool_)

@@ -205,7 +205,7 @@ class GUM:
         return found
 
     def model(self, parameters: FloatArray) -> Model:
-        """As compiled loops take it."""
+        """The model in the form that compiled loops take."""
         return Model(self.layout.parts(parameters), self.items, self.link)
 
     def characteristics(self, parameters: FloatArray) -> FloatArray:

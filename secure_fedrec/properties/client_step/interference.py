@@ -31,7 +31,7 @@ ALL_KINDS: Final = (*KINDS, *RELATIONS)
 
 
 class _Turn(NamedTuple):
-    """A training: of which client, and with which kind of other clients' values."""
+    """A training: its client, and the kind of other clients' values."""
 
     user: User
     kind: str

@@ -298,7 +298,7 @@ def _compared(
     for user in range(split.n_users):
         yield f"user {user}'s private", kept.private(user), split.parts(sent, user)
     for user in participants:
-        yield f"as user {user} has it, the shared buffer", kept.devices[user].buffers, sent
+        yield f"user {user}'s copy of the shared buffer", kept.devices[user].buffers, sent
 
 
 def _moved(user: int, before: tuple[Values, Values], after: tuple[Values, Values]) -> str | None:

@@ -29,7 +29,7 @@ class Anchored(Protocol):
 
 
 def begin_training(loss: object, model: nn.Module) -> None:
-    """Tell a loss that wants to know it that local training starts here."""
+    """Notify a loss, if it asks for that, that local training starts here."""
     if isinstance(loss, Anchored):
         loss.begin(model)
 

@@ -86,7 +86,7 @@ class AggregationTrials:
         self._memory = Memory(aggregate)
 
     def finish(self) -> None:
-        """Leave the rule as it was."""
+        """Restore the rule."""
         self._memory.restore()
 
     def run(self, trial: Trial) -> None:
@@ -195,7 +195,7 @@ class AggregationTrials:
         given: Sequence[AggregationInput],
         other: Sequence[AggregationInput],
     ) -> list[AggregationInput]:
-        """Values of one kind. A user's that stay are those it had, and did not train."""
+        """Values of one kind; unchanged users have those before the round, without training."""
         how = drawn(kind, self._split.n_users, trial.generator(f"aggregation.{kind}"))
         self._findings.drawn.update(how.kinds)
 
@@ -348,7 +348,7 @@ def rounds_of(users: int, size: int) -> int:
 def lonely_round(seed: int) -> int | None:
     """The round of a trial in which a single user takes part; of nine trials three have one.
 
-    They are at every scale, and it is another round in each.
+    Trials cover every scale, each in another round.
     """
     turn = seed // 3
     return turn % _ROUNDS if (seed + turn) % 3 == 0 else None

@@ -77,7 +77,7 @@ class _Pair(NamedTuple):
 
     @property
     def runs(self) -> tuple[Run, Run]:
-        """Both, as they are run."""
+        """Both trainings, as sequences to run."""
         one, other = (
             Run(
                 setting.others,

@@ -297,7 +297,7 @@ def _restored(found: object) -> Callable[[], object] | None:
 
 
 def _wrapped(found: object) -> Iterable[object] | None:
-    """What an object refers to that keeps nothing else; None of any other."""
+    """The object that a pure wrapper refers to; None for other objects."""
     if isinstance(found, (tuple, frozenset)):
         return found
     if isinstance(found, types.MappingProxyType):

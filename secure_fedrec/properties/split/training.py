@@ -64,7 +64,7 @@ class LocalRuns:
         self._optimizer = LocalOptimizer(split.model, config, private=private)
 
     def summaries(self, users: Sequence[int]) -> dict[int, Summary]:
-        """What the server knows of their data: c_i."""
+        """The server's knowledge of their data: c_i."""
         columns = {user: next(iter(self._data[user].values())) for user in users}
         return {user: {"examples": float(len(column))} for user, column in columns.items()}
 

@@ -110,7 +110,7 @@ def _call_of(value: Any, *, short: bool = True) -> _Call | None:
 
 
 def _given(function: Callable[..., Any], arguments: Mapping[str, Any]) -> _Call:
-    """A call without arguments that are as they are by default."""
+    """A call without arguments that equal their defaults."""
     default = {name: each.default for name, each in signature(function).parameters.items()}
     return function, {
         name: value

@@ -153,7 +153,7 @@ class Federation(Repeatable):
         return self.scope.due(invited)
 
     def call(self) -> tuple[Callable[..., Any], dict[str, Any]]:
-        """See ``Repeatable``; what no plain value tells stands there as it is."""
+        """See ``Repeatable``; values that are not plain stand there unchanged."""
         stack, collector, cloak = self.stack, self.stack.collector, self.stack.cloak
         by: Any = collector
         width = getattr(collector, "width", None)

@@ -35,7 +35,7 @@ from secure_fedrec.properties.strategies.imports import telling, told
 from secure_fedrec.streams import Streams
 
 _CORNERS = 16
-"""In one run of so many, one user trains at a time."""
+"""One run in this many trains one user at a time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)

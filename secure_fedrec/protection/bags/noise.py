@@ -86,7 +86,7 @@ class NoisyVectors:
 
 
 def _covering(event: Event, covers: str, *, vectors: int) -> Event:
-    """The event of so many vectors of one mechanism that change together.
+    """The event of this many vectors of one mechanism that change together.
 
     Gaussian noise on k vectors is one Gaussian on their joint vector, whose sensitivity is sqrt(k)
     times that of one; pure epsilons add.

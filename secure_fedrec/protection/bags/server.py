@@ -34,12 +34,12 @@ class BagHub:
 
     @property
     def stage(self) -> str:
-        """What the other one awaits."""
+        """The stage of the inner hub."""
         return self._hub.stage
 
     @property
     def finished(self) -> bool:
-        """Whether the other one has."""
+        """Whether the inner hub has finished."""
         return self._hub.finished
 
     def step(self, inbox: Iterable[bytes]) -> list[Parcel]:

@@ -133,7 +133,7 @@ class Gathered:
         self._submitted = 0
 
     def accept(self, clients: IntArray, block: RowBlock) -> None:
-        """Note that it is the next clients that submit.
+        """Record which clients submit next.
 
         Raises:
             ProtocolError: not the clients whose turn it is, or rows without values.

@@ -104,7 +104,7 @@ class HiddenSession(TableSession):
         return None
 
     def _hidden(self, parts: Iterator[DenseWords]) -> Iterator[DenseWords]:
-        """What clients make of their words before they are hidden."""
+        """The clients' step on their words before they are hidden."""
         return parts
 
 

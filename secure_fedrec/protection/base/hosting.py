@@ -86,7 +86,7 @@ class SharedKeys:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Desk:
-    """What a helper finds at its host.
+    """The objects that a helper finds at its host.
 
     Args:
         wire: wire of a record of what it reads, whose round it completes; None keeps none.

@@ -85,7 +85,7 @@ class Claim:
 class Stand(Settings, section="layer.stands"):
     """A coalition that a layer withstands: a game, see ``attacks.generic``.
 
-    As many clients join it as the built layer says (``Withstood``).
+    The built layer states how many clients may join it (``Withstood``).
 
     Args:
         corrupt: its parties, as an ``Adversary`` names them.
@@ -118,7 +118,7 @@ class Option:
     lossless: bool
 
     def used(self, layer: Settings) -> bool:
-        """Whether settings of the layer have it: it differs from the default."""
+        """Whether settings of the layer use the option, i.e. differ from its default."""
         defaults = {each.name: each.default for each in fields(layer)}
         return bool(getattr(layer, self.setting) != defaults[self.setting])
 

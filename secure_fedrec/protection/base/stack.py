@@ -110,7 +110,9 @@ class Stack(Folding):
             self.layout.require_budget(self.n_clients)
             if self.cloak is not None and len(self.layout.of_kind(BlockKind.ITEMS)) != 1:
                 raise ConfigError(
-                    "protection", self.cloak.describe()[0], "covers items: one block must be those"
+                    "protection",
+                    self.cloak.describe()[0],
+                    "covers items: one block must hold item rows",
                 )
         if self.bags is not None:
             self._require_bags_fit(self.bags)

@@ -62,7 +62,7 @@ class HostedDenoisers(NoHelpers):
         """
         attempt = RoutedAttempt(self._collector, at)
         if not len(attempt.senders):
-            raise ProtocolError("no client and its denoiser are there")
+            raise ProtocolError("no client is connected together with its denoiser")
         self._collector.require_senders(at.round, len(attempt.senders))
         return RoutedServer(attempt)
 

@@ -151,7 +151,7 @@ class HostedMasks(NoHelpers, KeysAhead):
         )
 
     def _protected(self, part: DenseWords, at: Standing) -> DenseWords:
-        """What a client makes of its words before they are masked."""
+        """A client's step on its words before they are masked."""
         return part
 
     def _config_of(self, clients: int, later: Later) -> MaskingConfig:

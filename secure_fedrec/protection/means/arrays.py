@@ -27,7 +27,7 @@ Arrays: TypeAlias = Mapping[str, NDArray[Any]]
 """Of a model, by name."""
 
 STATISTICS: Final = ("running_mean", "running_var", "num_batches_tracked")
-"""Last parts of names of arrays that BatchNorm (PyTorch) counts and no gradient moves."""
+"""Last parts of names of BatchNorm's statistics (PyTorch), which gradients do not change."""
 
 _BYTES = 8
 """Largest item of an array that a mean is taken of."""
@@ -141,7 +141,7 @@ def select(model: Arrays, *, shared: Sequence[str], private: Sequence[str]) -> S
             chosen[name] = array.shape
     if not chosen:
         there = _listed(f"{name} ({np.asarray(model[name]).dtype})" for name in sorted(model))
-        problem = f"leaves no array to share, of those that there are: {there}"
+        problem = f"leaves no array to share of the existing ones: {there}"
         raise ConfigError("protection.shared", tuple(shared), problem)
     return SharedArrays(shapes=chosen, home=tuple(sorted(set(model) - set(chosen))))
 

@@ -149,7 +149,7 @@ class _HostedCiphertexts(NoHelpers):
         table: SlotLayout | None = None,
         attempt: bytes = b"",
     ) -> Plan:
-        """What hosts agree on, for a series of rounds that no other has."""
+        """Facts that hosts agree on for one series of rounds."""
         collector = self._collector
         return Plan(
             holding=KeyHolding(holder=collector.config.holder),
@@ -333,7 +333,7 @@ def _attempt(at: Standing) -> bytes:
 
 
 def _held(at: Standing) -> Held:
-    """What there is of the state.
+    """The encrypted state that the server holds.
 
     Raises:
         ProtocolError: nothing, as where it is sent in clear.

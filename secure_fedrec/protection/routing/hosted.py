@@ -192,11 +192,11 @@ class PathEnd(_OnPath):
         raise NotImplementedError
 
     def _answer(self, inbox: Sequence[bytes]) -> list[Parcel]:
-        """What it does with what comes then."""
+        """The part's work on the cells that come then."""
         raise NotImplementedError
 
     def _cells(self, inbox: Sequence[bytes], layer: int, due: Sequence[Node]) -> list[bytes]:
-        """The cells that all of some parties have signed for this one.
+        """The cells for this party from some parties, all of which must have signed theirs.
 
         Raises:
             ProtocolError: a party is missing, or its cells are for another party.

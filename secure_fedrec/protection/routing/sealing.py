@@ -75,7 +75,7 @@ KEMS: Mapping[str, Kem] = MappingProxyType(
 """Key encapsulations by name."""
 
 KemName: TypeAlias = Annotated[str, OneOf(KEMS, "unknown key encapsulation")]
-"""A setting that names one."""
+"""A setting that names a key encapsulation."""
 
 
 def require_kem(key: str, name: str) -> Kem:

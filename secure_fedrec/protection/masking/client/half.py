@@ -110,7 +110,7 @@ class MaskingClient:
         self._told: dict[Kind, bytes] = {}
 
     def observe_beacon(self, epoch: int, value: bytes) -> None:
-        """Take note of public randomness, as soon as it is published.
+        """Record public randomness as soon as it is published.
 
         Args:
             epoch: at least 1.

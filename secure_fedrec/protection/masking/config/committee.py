@@ -71,8 +71,8 @@ def smallest_committee(
         n: clients of the cohort.
         corrupt: corrupt clients among them.
         dropped: dropouts that a round survives.
-        privacy: P[2q - m members or more are corrupt] may be as large.
-        correctness: P[fewer than q members are left] may be as large.
+        privacy: bound on P[2q - m members or more are corrupt].
+        correctness: bound on P[fewer than q members are left].
 
     Returns:
         None where all n clients are needed.

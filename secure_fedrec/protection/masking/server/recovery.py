@@ -44,7 +44,7 @@ from secure_fedrec.protection.masking.messages.shamir import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """A client that did not do its part.
+    """A client that did not fulfil its part.
 
     Args:
         kind: "bad message" proved its sender and broke a rule, so the sender was dropped; "bad

@@ -1,4 +1,4 @@
-"""What the halves of encrypted rounds say, and what they agree on before.
+"""Messages of the halves of encrypted rounds, and the plan that they agree on before.
 
 Reading order: ``envelopes`` (kinds of messages), ``plans`` (the agreement), ``plan_parties``
 (what all of them have in common), ``uploads``, ``tables``, ``words_shown`` (what a view shows of an

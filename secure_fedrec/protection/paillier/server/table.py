@@ -53,7 +53,7 @@ class TableServer(ServerHalf):
 
     @classmethod
     def going_on(cls, plan: Plan, identity: Identity, round_: int, held: bytes) -> "TableServer":
-        """The half of a round whose table reaches the clients beside it: it asks for uploads.
+        """The half of a round whose table reaches clients by other means: it asks for uploads.
 
         Args:
             plan: the agreement.
