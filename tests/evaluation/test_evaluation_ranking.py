@@ -34,7 +34,7 @@ def test_midranks_are_those_of_scipy(shape: tuple[int, ...], levels: int) -> Non
 
 
 def test_what_cannot_be_ranked_is_refused() -> None:
-    with pytest.raises(ValueError, match="no candidate"):
+    with pytest.raises(ValueError, match="is not a candidate"):
         held_out_rank(np.zeros(5), 2, ~ALL)
     with pytest.raises(ValueError, match="not finite"):
         held_out_rank(np.array([0.0, np.nan, 0.0, 0.0, 0.0]), 2, ALL)

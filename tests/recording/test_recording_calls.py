@@ -63,7 +63,7 @@ def test_changes_are_taken_against_the_model_of_the_round() -> None:
     taken = recorder(send_models=True)
     taken.message(1, "model", "server", None, model(0.0))
     taken.message(1, "upload", 0, "server", model(0.5))
-    with pytest.raises(MisfitError, match="none of round 2"):
+    with pytest.raises(MisfitError, match="round 2 does not have one"):
         taken.message(2, "upload", 0, "server", model(0.5))
     taken.message(2, "model", "server", None, model(0.25))
     taken.message(2, "upload", 0, "server", model(0.5))

@@ -224,7 +224,7 @@ TRUTHS: tuple[tuple[str, Callable[[dict[str, Any]], object]], ...] = (
     ("secrets.labels.g", lambda c: c.update({"secrets.labels.g": np.array(["a"] * CLIENTS)})),
     ("no round", lambda c: c.update({f"rounds.{'9' * 5000}.own.senders": np.zeros(3)})),
     ("own", lambda c: c.update({"rounds.2.own.senders": np.zeros(3)})),
-    ("no block", lambda c: c.update({"rounds.1.upload.senders": np.zeros(3)})),
+    ("is not a block", lambda c: c.update({"rounds.1.upload.senders": np.zeros(3)})),
     ("version", lambda c: c.update({"version": np.array([1, 1])})),
 )
 

@@ -71,7 +71,7 @@ def test_a_weight_is_a_number_above_0(tmp_path: Path, weight: Any) -> None:
 
 def test_no_array_is_named_twice_or_as_a_metric(tmp_path: Path) -> None:
     """One of both would stand for the other."""
-    with pytest.raises(TranscriptError, match="none twice"):
+    with pytest.raises(TranscriptError, match="must be distinct words"):
         join_pieces(pieces(tmp_path / "a", names=("w", "b", "w")), recorder())
     with pytest.raises(MisfitError, match="name of a metric"):
         join_pieces(pieces(tmp_path / "b", names=("w", "b", "metrics.loss")), recorder())
