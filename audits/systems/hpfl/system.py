@@ -57,7 +57,7 @@ def _statement(algorithm: HPFLConfig) -> Statement:
         leaves.append("drafts, cluster centres of the embeddings, for a bag")
     remark = (
         "Sending centres in the place of embeddings does not protect by itself: the centre of a "
-        f"cluster of one is that member's embedding."
+        "cluster of one is that member's embedding."
     )
     return Statement(
         name=f"{names[algorithm.components]}, hierarchical personalized federated learning "
