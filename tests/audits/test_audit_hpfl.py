@@ -102,7 +102,7 @@ def test_drafts_tell_where_users_are(
     assert "mean score of the organisation" in report["utility"]["baselines"]
     assert report["protection"]["bags"]["layers"] == []
     assert "drafts" in report["verdict"]["summary"]
-    assert "protects nobody by itself" in out
+    assert "does not protect by itself" in out
     page = (run / "report.html").read_text(encoding="utf-8")
     for words in ("5 organisations, 14 items, ", "In bags", "40 users, ", "higher is better"):
         assert words in page

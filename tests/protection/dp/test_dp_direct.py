@@ -202,7 +202,7 @@ def test_sampling_rates_are_probabilities(rate: float) -> None:
 
 
 def test_a_sample_that_everybody_sees_amplifies_nothing() -> None:
-    with pytest.raises(ConfigError, match="everybody sees"):
+    with pytest.raises(ConfigError, match="all parties see"):
         Sampling(rate=0.5)
     sampling = Sampling(rate=0.5, secret_from=("release",))
     assert (sampling.against("server"), sampling.against("release")) == (1.0, 0.5)

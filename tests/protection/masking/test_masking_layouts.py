@@ -245,7 +245,7 @@ def test_words_of_another_type_are_no_encoded_vector(words: Any) -> None:
 
 
 def test_a_word_beyond_the_ring_is_no_encoded_vector() -> None:
-    with pytest.raises(EncodingError, match="no element"):
+    with pytest.raises(EncodingError, match="is not an element"):
         EncodedVector(
             words=np.array([2**20], dtype=np.uint32), bits=20, layout_hash=bytes(32), clients=2
         )

@@ -131,7 +131,7 @@ def test_an_updater_opens_one_sum(
     )
     with pytest.raises((ProtocolError, WireError)):
         client.receive_sums(wrong)
-    with pytest.raises(ProtocolError, match="its next step is none: it aborted"):
+    with pytest.raises(ProtocolError, match="its next step is nothing: it aborted"):
         client.receive_sums(sums)
 
 

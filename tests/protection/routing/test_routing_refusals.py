@@ -169,7 +169,7 @@ def test_keys_rotate_forward_only(build: Build) -> None:
         mix.rotate(network.directory, network.keys[0][0])
     with pytest.raises(ProtocolError, match="another key"):
         MixNode(layer=0, node=0).rotate(directory, keys[1][0])
-    with pytest.raises(ProtocolError, match="no layer of mixes"):
+    with pytest.raises(ProtocolError, match="is not a layer of mixes"):
         MixNode(layer=3, node=0).rotate(directory, keys[3][0])
     with pytest.raises(ProtocolError, match="no node 1 in layer 0"):
         MixNode(layer=0, node=1).rotate(directory, keys[0][0])
