@@ -261,7 +261,7 @@ def _epsilons(deployment: Deployment, events: Sequence[Event]) -> list[Figure]:
     release = claim(events, adversary="release", delta=deployment.delta)
     condition = "q = 1: clients add the noise, and its energy tells who took part"
     if deployment.drawn == deployment.clients:
-        condition = "q = 1: everybody takes part"
+        condition = "q = 1: all clients take part"
     return [
         _epsilon("server", server, "q = 1: the server knows the cohort"),
         _epsilon("outsider", release, condition),

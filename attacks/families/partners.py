@@ -59,8 +59,8 @@ class PartnerMembers(OneRound, SuiteAttack):
         explains; the latest recorded round tells most.
     Reference: Membership inference by how well a model explains a record (Shokri et al. 2017), on
         representations in place of predictions.
-    Limits: Many users on few dimensions leave little of each. Persons who are users elsewhere stand
-        for strangers; if their tastes differ, that is told too, of whoever vectors were trained on.
+    Limits: Many users on few dimensions leave little of each. Users of other organisations stand
+    for strangers; if their tastes differ, the attack measures that difference too.
         A shadow model of one's own, which is not trained here, may tell more.
     """
 

@@ -4,8 +4,8 @@
 whether its x x^T is in the sums. A coin decides: the sums are as they are, or the same without that
 client, noise and all. The harness plays the part of the row. Judged is the AUC over all clients of
 both worlds at one threshold. A pair of the row that no client has proves that the row is not in the
-sums. Beside proofs, what counts is how far pairs of the row lie above what everybody's tastes
-explain of them: the leading eigenvectors of the sums of that world, as far as they stand out of the
+sums. Beside proofs, the score is how far pairs of the row lie above their part that all clients'
+tastes explain: the leading eigenvectors of the sums of that world, as far as they stand out of the
 noise. Without the view both worlds are alike: chance is one half.
 
 **Next choice.** EASE's regression on the sums ranks the items that a client does not have by those

@@ -105,7 +105,8 @@ class Standing(NamedTuple):
     Attributes:
         left: int64[T], pairs of the client with smaller scores, of each that is listed.
         right: int64[T], with no larger ones.
-        rest_left: int64[b], of each pair that is not listed; [m], by item, of a row for everybody.
+        rest_left: int64[b], of each pair that is not listed; [m], by item, of a row for all
+            clients.
         rest_right: positives among the rest.
         shared: whether it is such a row.
     """

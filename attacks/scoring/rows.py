@@ -1,7 +1,7 @@
 """Values of (client, item) pairs as ragged rows.
 
-What an attack says of the few items that it saw of each client stands in a list; what it says of
-all the others is one value, or one row of values for everybody.
+An attack's values for the few items that it saw of each client are in a list; all other pairs have
+one value, or one row of values for all clients.
 """
 
 from collections.abc import Callable, Sequence

@@ -84,8 +84,8 @@ def guessed_figures(predicted: Rows, game: CatalogueGame, exact: str) -> tuple[F
     """Figures of guessed sets: mean precision and recall per client, and exact sets.
 
     Args:
-        predicted: bool, listed as the scores are; what is not listed is not in a set, or one row of
-            the catalogue for everybody.
+        predicted: bool, listed like the scores (unlisted pairs are not in a set), or one row of the
+            catalogue for all clients.
         game: the scores, against the sets.
         exact: name of the share of clients whose guessed set is exactly their true set; it is over
             clients that have pairs, as two empty sets would count as a success.

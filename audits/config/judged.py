@@ -1,4 +1,4 @@
-"""How to judge a recording, whoever made it: adversaries, attacks, and what must hold."""
+"""How to judge a recording of any origin: adversaries, attacks, and what must hold."""
 
 import json
 import os

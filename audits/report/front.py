@@ -117,7 +117,7 @@ def _undecided(report: Mapping[str, Any]) -> Iterator[Action]:
     if any(UNSOLVED in reason for reason in reasons):
         yield Action(
             "Nothing that clients send without noise ends in a pass: add noise with a price (a "
-            "budget, protection.epsilon, finds it), or let somebody answer for what is sent, for a "
+            "budget, protection.epsilon, finds it), or let a person answer for what is sent, for a "
             'while, [[waivers]] attack = "unpriced".'
         )
     if any(UNJUDGED in reason for reason in reasons):

@@ -1,8 +1,8 @@
 """Training for an audit: the recorded fold, the other folds, and the plain twin.
 
 A run folder holds ``config.json`` (the resolved configuration), ``checkpoint.npz``, ``transcript/``
-(what parties saw), ``truth/`` (what nobody saw, with the clients' secrets), ``recording.json`` (the
-digests of both), ``folds.json``, and ``releases.log`` where noise is drawn (which rounds were
+(what parties saw), ``truth/`` (what no party saw, with the clients' secrets), ``recording.json``
+(the digests of both), ``folds.json``, and ``releases.log`` where noise is drawn (which rounds were
 begun, including repeated ones). A process that opens a run in a folder locks it:
 ``audits.run.folder.one_writer``. Everything is written so that a kill at any moment can be resumed
 to the same bits.

@@ -1,9 +1,10 @@
 """Data of federations: immutable rating tables, organisations, known data sets, and splits.
 
-A data set goes one way through this package: ``download`` fetches files, ``files`` (anybody's) or
-``movielens`` reads them, ``registry`` checks them against what the ``catalogue`` says is published,
-``filters`` leaves out what is asked for, and ``splits`` parts the resulting table. Organisations,
-clients with many users each, are read and parted by the modules that carry their name.
+A data set goes one way through this package: ``download`` fetches files, ``files`` (of any origin)
+or ``movielens`` reads them, ``registry`` checks them against what the ``catalogue`` says is
+published, ``filters`` leaves out what is asked for, and ``splits`` parts the resulting table.
+Organisations, clients with many users each, are read and parted by the modules that carry their
+name.
 """
 
 from secure_fedrec.data.catalogue import DATASETS as DATASETS

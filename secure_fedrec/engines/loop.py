@@ -413,7 +413,7 @@ def _require_tables(**told: object) -> None:
 
 
 def _settled(kind: type[Terms], size: int, settings: Mapping[str, Any], **own: Any) -> Terms:
-    """Terms of rounds of so many clients, with the settings that somebody gave.
+    """Terms of rounds of that many clients, with the given settings.
 
     Raises:
         ConfigError: a setting is unknown or out of range.

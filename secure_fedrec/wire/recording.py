@@ -169,8 +169,8 @@ class Recorder:
         truth: store of what they did not.
         n_items: rows of the shared table (sets the width of the row-number column).
         arrival: draws the recorded tags of anonymous messages from those they were sent with; a
-            function of the latter alone would be known to whoever knows the run's seed. None takes
-            a stream of the operating system's generator.
+            function of only the latter would be known to every party that knows the run's seed.
+            None takes a stream of the operating system's generator.
     """
 
     def __init__(

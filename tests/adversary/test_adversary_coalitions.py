@@ -169,7 +169,7 @@ def test_what_is_left_of_a_sum_is_the_sum_of_the_others(stack: tuple[str, ...], 
 def test_nobody_attacks_where_nobody_is_left(stack: tuple[str, ...]) -> None:
     error = refused(settings_of(stack, [*ALL_BUT_ONE, f"client:{CLIENTS - 1}"]))
     assert error is not None
-    assert "nobody is left" in str(error)
+    assert "no client is left" in str(error)
 
 
 @pytest.mark.parametrize(

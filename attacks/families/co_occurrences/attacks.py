@@ -127,7 +127,8 @@ class CoOccurrenceMembership(SuiteAttack):
     Game: Given a row of items and sums of co-occurrences, tell whether the row's client took part,
         or whether the sums are those without it.
     Adversary: Honest-but-curious server, or clients, who know the row from elsewhere.
-    Needs: Payloads of sums that everybody's whole row is in, exact or with noise of stated size, or
+    Needs: Payloads of sums that contain the whole row of every client, exact or with noise of
+    stated size, or
         the public regression on exact ones.
     Statistic: A pair of the row that no client has excludes the row. All others by how far the
     row's pairs

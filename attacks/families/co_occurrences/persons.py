@@ -5,9 +5,9 @@ below holds for any people that have these sums.
 
 - An item of one person: its row of G is that person's. Less the person, G is that of all others,
   where other items have one person left.
-- An item i of two: what two have with it, both have. Of two items that one has with it, both are of
-  one of them if nobody has one of these two without the other; they are of different ones if nobody
-  has both. Where these rules connect all such items the two persons are told apart.
+- An item i of two: what two have with it, both have. Two items that one person has with it belong
+  to one person if no person has only one of these two, and to different persons if no person has
+  both. Where these rules connect all such items the two persons are told apart.
 - An item i whose people all have j but one: that one has whatever is more often with i than with j.
 - Items i and j of which one person has both: it has all that all people of i, or of j, have.
 """
@@ -77,7 +77,8 @@ def persons_in(counts: IntArray, floor: int = 0) -> Persons:
 def _of_item(left: IntArray, item: int) -> tuple[list[IntArray] | None, bool]:
     """Items of the one or two people of an item, and whether that is all they have.
 
-    None where nobody can have such sums; nothing of an item that others have meanwhile lost.
+    None where no set of persons can have such sums; nothing of an item that others have meanwhile
+    lost.
     """
     row, people = left[item], int(left[item, item])
     if people == 0:

@@ -72,10 +72,10 @@ class SumDecoding(SuiteAttack):
         vectors, rows of one client alone are grouped, and rated items lie on the smaller side. A
         fit is certain if it holds 20 bits more than the search had to choose among. A readable
         upload that equals the row of an item with count 1 is real, every other of it virtual.
-        Counts are equations in the bits of each client: 0 clears everybody who took part, and
-        differences of two cohorts tell those who came or went; what all bits of an item agree on
-        that satisfy its equations is told, up to a budget. Where one alone came, or was left out,
-        it is told without a name if who took part is not seen. A pseudonym has the name of the
+        Counts are equations in the bits of each client: 0 clears all clients that took part, and
+        differences of two cohorts concern those that came or went; bits that are equal in all
+        solutions of an item's equations are told, up to a budget. Where one alone came, or was left
+        out, it is told without a name if who took part is not seen. A pseudonym has the name of the
         one client that can have rated all its items. Uploads of the adversary's own clients are
         subtracted first.
     Reference: Singletons in published aggregates; subset sums by halves, Horowitz and Sahni 1974;

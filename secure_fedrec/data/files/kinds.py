@@ -56,7 +56,7 @@ _SOMEBODY: Final = (
     "buyer|rater|learner|subscriber"
 )
 _SOMETIME: Final = "visitor|session|account|household|device"
-"""Stands for somebody where nothing else does."""
+"""Stands for the user where no other column does."""
 _THING: Final = (
     "item|movie|product|book|artist|song|track|anime|game|joke|business|article|news|recipe|exer|"
     "video|venue|place|poi|location|restaurant|hotel|course|beer|app|site|page|story|film|show|"

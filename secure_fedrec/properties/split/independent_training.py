@@ -198,7 +198,7 @@ class LocalTrials:
             for slot in split.own:
                 for owner in self._owners_changed(slot.sources, before, slot.is_table):
                     old, new = slot.part(before, owner), slot.part(split.tensors, owner)
-                    reaches = f"the federated {name!r}, which everybody trains, is the same memory"
+                    reaches = f"the federated {name!r}, which all users train, is the same memory"
                     size = largest_change({name: old}, {name: new})[1]
                     self._findings.violate(
                         1, slot.name, (owner, int(owner == 0)), reaches, size, seed

@@ -98,7 +98,7 @@ class LocalTraces:
         split: the model; used in place.
         loss: loss of one user.
         batches: draws a batch.
-        memory: what model and loss remember, as it is before anybody trains.
+        memory: what model and loss remember, as it is before any training.
         trial: seeds of batches and dropout.
         start: state with what every reader trains on: federated values, its own, buffers.
 

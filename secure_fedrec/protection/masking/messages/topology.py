@@ -1,8 +1,8 @@
 """The public side of a round, equal for all parties: clients, mask neighbours and signers.
 
-What a client accepts and gives is decided by predicates of what it was told, so that whoever
-explores the protocol state by state asks the same questions as the clients do. The check of the
-windows is ``graph.windows_hold``, whose signatures count is ``Topology.signers``.
+Predicates of what a client was told decide what it accepts and gives, so that a model checker of
+the protocol uses the same predicates as the clients. The check of the windows is
+``graph.windows_hold``, whose signatures count is ``Topology.signers``.
 """
 
 from collections.abc import Mapping
