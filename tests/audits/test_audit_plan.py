@@ -113,7 +113,7 @@ def test_no_sampling_of_a_cohort_counts_where_clients_bring_the_noise(command: C
         assert rows["epsilon per round, outsider"]["value"] == whole
     (everybody,) = planned(command, *SMALL, "--adversary", "curious")["plans"]
     row = figures(everybody)["epsilon per round, outsider"]
-    assert row["source"].startswith("q = 1: everybody takes part")
+    assert row["source"].startswith("q = 1: all clients take part")
 
 
 @pytest.mark.usefixtures("calibrated")
