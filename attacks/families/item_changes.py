@@ -164,7 +164,7 @@ class ScoreVectors(OneRound, SuiteAttack):
     Reference: Gradients of a matrix factorization are multiples of the user vector (Chai et al.
         2021), applied to PFedRec's score functions and FedRAP's.
     Limits: Tells no length. A vector that moves within the round is read as it was on the way.
-    Clients that all start alike are not named before the second round.
+        Clients that all start alike are not named before the second round.
     """
 
     name = "score-vector"

@@ -153,9 +153,8 @@ class VirtualRowVectors(SuiteAttack):
     Reference: Gradients of a matrix factorization are multiples of the user vector (Chai et al.
         2021), applied to the rows that denoisers of FedRec++ collect.
     Limits: Does not name the sender of an anonymous message. With biases, or where virtual ratings
-        are
-        predicted or drawn, the direction of the vector alone is told, up to its side; with one
-        value a vector has none.
+        are predicted or drawn, only the direction of the vector is told, up to its side; with one
+        value a vector does not have a direction.
     """
 
     name = "virtual-row-vectors"

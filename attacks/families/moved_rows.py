@@ -48,8 +48,8 @@ class MovedRows(SuiteAttack):
         with odds of 2^-20 over all pairs. Of a network with one hidden layer, where the row moved
         along a line of the units, and to the side of rated items alone.
     Reference: Group testing, Dorfman 1943; sums of whole tables do not hide rows that no client
-    moved. Limits: Silent where every row moves in every round. A decay of the whole table is taken
-    off,
+        moved.
+    Limits: Silent where every row moves in every round. A decay of the whole table is taken off,
         which no regulariser of another form is. An example may leave its row where it is, as where
         all units are off: where no counts tell which rows were sent, nothing is certain beside a
         network, and nothing in one where a row moved that none of the remaining clients can have

@@ -60,7 +60,7 @@ class PartnerMembers(OneRound, SuiteAttack):
     Reference: Membership inference by how well a model explains a record (Shokri et al. 2017), on
         representations in place of predictions.
     Limits: Many users on few dimensions leave little of each. Users of other organisations stand
-    for strangers; if their tastes differ, the attack measures that difference too.
+        for strangers; if their tastes differ, the attack measures that difference too.
         A shadow model of one's own, which is not trained here, may tell more.
     """
 

@@ -262,10 +262,10 @@ def _score(attack: Attack, view: View, own: View, truth: GroundTruth, level: Lev
 def _received(view: View) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """What reached the adversary from others, by name: what must be read, and what is held.
 
-    What it knows beforehand is to be read as well. Sums of what it can read one by one tell nothing
-    beside it, hidden counts stand in the sum, and of sums under noise, and what they move, the
-    price says what they tell: attacks need not read them. Held is what tells of clients: neither
-    uploads that it cannot read, nor traffic, of which it sees sizes and times.
+    Attacks must read the adversary's prior knowledge as well. Sums of what it can read one by one
+    tell nothing beside it, hidden counts stand in the sum, and of sums under noise, and what they
+    move, the price says what they tell: attacks need not read them. Held is what tells of clients:
+    neither uploads that it cannot read, nor traffic, of which it sees sizes and times.
     """
     told, knowledge = view.received(), Knowledge.of(view)
     heads, answered, silent = [name.partition(" ")[0] for name in told], set[str](), {"traffic"}

@@ -163,9 +163,9 @@ class PublicRanking:
 
     Attributes:
         rows: float64[2, m], the ranking for each half of the clients; equal values are ties.
-        learned: float64[2, m], the same in what two halves of the clients tell of each other. A
-            rule fitted on counts that leave one client out could take them from the counts of all,
-            where these are released, and be left with that client's set.
+        learned: float64[2, m], the same for rankings that each half of the clients gives for the
+            other. A rule fitted on counts that leave one client out could take them from the counts
+            of all, where these are released, and be left with that client's set.
         half: int64[B], of each client.
         labels: the clients' sets.
         own: what the items in a client's own set have less than the rows say: 1 in counts of all.

@@ -232,7 +232,7 @@ def _warnings(measured: Measured) -> list[str]:
         count = sum(report.clipped for report in history)
         found.append(
             f"{count} values were beyond ring.clip and were clipped, in rounds "
-            f"{round_ranges(where)}: what is lossless is so up to these"
+            f"{round_ranges(where)}: losslessness holds up to these values"
         )
     return found
 

@@ -128,16 +128,13 @@ class CoOccurrenceMembership(SuiteAttack):
         or whether the sums are those without it.
     Adversary: Honest-but-curious server, or clients, who know the row from elsewhere.
     Needs: Payloads of sums that contain the whole row of every client, exact or with noise of
-    stated size, or
-        the public regression on exact ones.
+        stated size, or the public regression on exact ones.
     Statistic: A pair of the row that no client has excludes the row. All others by how far the
-    row's pairs
-        lie above what the leading eigenvectors of the sums explain, each over its variance, noise
-        with it.
+        row's pairs lie above what the leading eigenvectors of the sums explain, each over its
+        variance, noise with it.
     Reference: Homer et al. 2008, membership in published frequencies.
     Limits: An adversary that knows all other rows learns more: from exact sums everything. The
-    whole row is
-        known; of a part of it less is told.
+        whole row is known; of a part of it less is told.
     """
 
     name = "co-occurrence-membership"

@@ -32,8 +32,7 @@ class DenoiserExposure(SuiteAttack):
     Reference: FedRec++ claims in section 'Eliminate the Gradient Noise in the Client' that the
         denoiser's privacy does not leak towards the server.
     Limits: One denoiser for all clients covers all its items; the more denoisers, the less cover
-        each
-        has.
+        each has.
     """
 
     name = "denoiser-exposure"

@@ -18,7 +18,7 @@ _SEVERAL: Final = 6
 """Fewest levels needed to judge that another value is an outlier, or a code just below 0."""
 
 _FAR: Final = 2.5
-"""Steps from all others that make a value a stranger."""
+"""Distance from all other values, in steps, from which a value counts as an outlier."""
 
 _LARGEST: Final = 1000
 """Above it numbers are rather counts, years or ids than ratings."""

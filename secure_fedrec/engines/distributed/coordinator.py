@@ -345,7 +345,7 @@ class Coordinator:
         return self._plan.invited(round_, np.array(sorted(numbers), dtype=np.int64))
 
     def _heard(self, at: Standing, stage: str) -> None:
-        """Runs before answers are passed on."""
+        """Work of the coordinator before answers are passed on."""
         mixed = self._bags is not None and self._bags.mixes is not None
         if mixed and stage == self._hosting.uploads:
             if not any(np.array_equal(each, at.present) for each in self._handed):

@@ -347,7 +347,7 @@ class LocalTrials:
         """The private parameter that a user's training leaves in a buffer of all.
 
         The optimiser takes no steps here: after one step, every parameter would depend on all
-        trained values. State left in the first step comes before state left in a memory.
+        trained values. Leaks found in the first step are reported before leaks through a memory.
         """
         begun, draw = found.traces.begun, found.trial.generator("behind")
         still = found.traces.still()

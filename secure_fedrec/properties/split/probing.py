@@ -69,7 +69,7 @@ class Probe:
         return answers
 
     def changes_of(self, owners: Sequence[int | None], fields: Sequence[str]) -> list[Change]:
-        """All that can be replaced of some users, or of the server, in some fields."""
+        """All replaceable inputs of some users, or of the server, in some fields."""
         return [
             Change(round_, field, user, name)
             for user in owners

@@ -100,7 +100,7 @@ def imports_of(*values: Any) -> str:
 
 
 def _call_of(value: Any, *, short: bool = True) -> _Call | None:
-    """The call that makes a value, if it is of something that has fields."""
+    """The call that makes a value of a class with fields; None for other values."""
     call: _Call | None = None
     if isinstance(value, Repeatable):
         call = value.call()

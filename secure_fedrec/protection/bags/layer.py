@@ -30,7 +30,7 @@ LOCAL_DP = Layer(
         system="drafts with local differential privacy",
         hides="every vector, from all other parties, up to the stated epsilon and delta of one "
         "vector, and of all vectors of a client",
-        assumes="nothing of the others; the client's own generator",
+        assumes="nothing about the other parties; the client's own generator",
         lossless=False,
         found="the server knows which client sent which noisy vector: averages over rounds remove "
         "the noise, which the price over all rounds states",

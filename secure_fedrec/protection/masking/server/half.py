@@ -148,7 +148,7 @@ class MaskingServer:
         return int.from_bytes(self._round.public.context.round_id[:8], "little")
 
     def could_sum(self, clients: IntArray) -> bool:
-        """Whether there can be a sum if these clients (int64[...]) upload that have shared."""
+        """Whether a sum is possible if these clients (int64[...]), which have shared, upload."""
         shared = np.isin(self._round.public.cohort, clients) & self._round.shared
         try:
             self._round.require_summable(shared)
