@@ -41,7 +41,7 @@ error.
 """
 
 _SPAN = 3.0
-"""Of what a client adds to an area that it is in on both sides: two shares less the area."""
+"""Width of the range of one client's term of an area: two shares less the area."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -162,9 +162,9 @@ def _known(view: View, round_: int) -> Messages | None:
 def public_step(view: View, round_: int) -> tuple[FloatArray, FloatArray, Aggregate] | None:
     """The public rows before and after a round, and the sum had only the adversary's clients come.
 
-    Of a view of one block its own rows. None where what those clients sent was not kept, or where
-    it is not public which rows are the block's: a step is handed out only less the part in it that
-    the adversary knows.
+    For a view of one block: the block's own rows. None where what those clients sent was not kept,
+    or where it is not public which rows are the block's: a step is handed out only less the part in
+    it that the adversary knows.
     """
     block, codec, own = view.block, view.codec, own_uploads(view, round_, payload=True)
     sent = None if own is None else rows_of(own)[1]

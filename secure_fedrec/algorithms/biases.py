@@ -1,4 +1,4 @@
-"""Biases of matrix factorization that no user gives away: the user's own line, the public items'.
+"""Biases of matrix factorization: users keep their own line, items' biases are public.
 
 With biases a rating is predicted as
 

@@ -436,7 +436,7 @@ REFUSED: dict[str, tuple[str, str, str, str]] = {
     "no such object": (ATTACK, "ATACK", "attacks", "has no ATACK (choices: "),
     "a class": (ATTACK, "TwoRounds", "attacks", "is a class, but must be an object"),
     "another kind": (LAYER, "LAYER", "attacks", "the attack has no card"),
-    "a module of nothing": ("X = 3\n", "X", "attacks", "the attack does not have a name"),
+    "a module of nothing": ("X = 3\n", "X", "attacks", "the attack has no name"),
     "card": (INCOMPLETE, "ATTACK", "attacks", "the attack does not state its limits"),
     "control": (UNCONTROLLED, "ATTACK", "attacks", "is controlled by an unknown figure"),
     "raises": ("x = 1\nraise OSError('no')\n", "X", "attacks", "raises OSError: no (own_"),
@@ -539,7 +539,7 @@ def test_what_a_plug_in_raises_is_laid_to_it(
         ("a b:C", "a plug-in is written package.module:OBJECT"),
         ("pkg:", "a plug-in is written package.module:OBJECT"),
         ("os.path:join()", "a plug-in is written package.module:OBJECT"),
-        ("os.path:join", "the attack does not have a name"),
+        ("os.path:join", "the attack has no name"),
     ],
 )
 def test_a_name_that_leads_nowhere_is_refused(

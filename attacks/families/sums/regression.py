@@ -143,8 +143,8 @@ class _Item(NamedTuple):
 
         Args:
             unseen: parties whose own rows are in the sums and in no upload. Each rated the item
-                with the odds of all other clients; its row is taken to be an average client's, and
-                deviations from that are noise of the equations.
+                with the odds of all other clients; its row is taken to be that of an average
+                client, and deviations from it are noise of the equations.
         """
         rounds, width, uploads = self.rows.shape
         scale = np.sqrt(np.mean(self.rows.astype(np.float64) ** 2, axis=(1, 2)))

@@ -60,7 +60,7 @@ class AnEncoding:
     """The name of an encoding of text that Python knows."""
 
     def check(self, value: Any) -> None:
-        """Refuse what writes no plain table."""
+        """Refuse settings with which a plain table cannot be written."""
         plain = "user,1\n"
         with suppress(LookupError, ValueError):  # among them UnicodeError
             if plain.encode(value).decode(value) == plain:

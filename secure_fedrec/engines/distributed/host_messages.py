@@ -18,8 +18,8 @@ requests are numbered, so none is taken twice or late. All are in the envelope o
 
 Parcels: u32 count, each u8 role, u32 number of the sender | the same of the receiver | u8 size,
 stage | u32 size, data. State: u32 arrays, each u8 size, name | u8 dimensions | u32 each | float64.
-Where clients keep the public state from the server: u8 1 | what it holds of it, nothing in round 1.
-Everything is little-endian.
+Where clients keep the public state from the server: u8 1 | the encrypted state that the server
+holds; empty in round 1. Everything is little-endian.
 """
 
 import struct

@@ -385,8 +385,8 @@ class SealedState:
     def load(self) -> SiteState | None:
         """The state that was kept; None before the first.
 
-        A ticket alone is what a full disk leaves of the first time; ``open_journal`` knows whether
-        it was the first.
+        A ticket without a state remains if the disk was full at the first time; ``open_journal``
+        knows whether it was the first.
 
         Raises:
             CheckpointError: it is damaged, sealed under another key, or an old copy.

@@ -286,7 +286,7 @@ class TrainingPlan:
     ) -> tuple[PublicState, Standing]:
         """The same where clients keep the public state from the server, at a client.
 
-        The collector is given the algorithm's step from it.
+        The collector is given the algorithm's step from that state.
 
         Args:
             agreement: with all hosts.

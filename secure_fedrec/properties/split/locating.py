@@ -63,7 +63,7 @@ class _Turn(NamedTuple):
 
 
 class _Pair(NamedTuple):
-    """A crossing with all its trainings; of the last one alone is seen that the runs differ.
+    """A crossing with all its trainings; only the results of the last one are compared.
 
     Args:
         crossing: the values.
@@ -236,7 +236,7 @@ def fewest(
 ) -> list[_Item]:
     """The rest after leaving out single elements, last ones first, until none can be left out.
 
-    Many at once are tried before few, and no more than a number of times.
+    Large groups are tried before small ones, and the number of tries is limited.
     """
     kept, tries = list(items), _TRIES
     size = len(kept) - least

@@ -35,4 +35,4 @@ PLAIN = Layer(
     traits=AS_BEFORE,
     claim=PLAIN_CLAIM,
 )
-"""No name of it stands in a configuration."""
+"""Configurations do not name it."""

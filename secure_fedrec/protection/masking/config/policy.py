@@ -251,7 +251,7 @@ class Expected:
         """
         due = self.statement
         if isinstance(due, Later) != (named is not None):
-            exactly = "must be named exactly where the round begins with one that comes later"
+            exactly = "must be named exactly where the round begins with a later statement"
             raise ConfigError("statement", named, exactly)
         if named is not None and named.federation != self.federation:
             raise ConfigError("statement.federation", named.federation.hex(), "is another one")
