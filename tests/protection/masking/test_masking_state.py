@@ -70,7 +70,9 @@ def test_what_a_vector_is_computed_from_is_named_exactly_where_it_comes_later() 
     assert (now.stated, later.stated) == (stated.digest, stated.later.digest)
     assert now.stated != later.stated
     for expected, named in ((now, stated), (later, None), (Expected(layout_hash=b""), stated)):
-        with pytest.raises(ConfigError, match="exactly where the round begins with a later statement"):
+        with pytest.raises(
+            ConfigError, match="exactly where the round begins with a later statement"
+        ):
             expected.agreed(named)
     stranger = replace(stated, federation=b"g" * 32)
     with pytest.raises(ConfigError, match=r"statement\.federation"):
