@@ -73,7 +73,7 @@ GENERATOR_TELLS = (
 """What uploads of Fed3CR reveal, alone or as a plug-in."""
 
 METRICS = figures_of(RankingFigure)
-"""Of the test items."""
+"""Figures of the test items."""
 _LOCAL = ("random", "never drawn")
 
 

@@ -13,7 +13,7 @@ LOOK_EVERY, _LOOK_SHARE = 0.5, 50
 goes through every page."""
 
 _LARGEST_TOGETHER: dict[int, int] = {}
-"""By process id, since a forked process begins with its parent's values."""
+"""Largest memory of all processes, by process id, since a forked process inherits the values."""
 
 _due = 0.0
 """Time of ``monotonic`` from which memory may be read again."""

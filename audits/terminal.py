@@ -17,7 +17,7 @@ _CONTROLS: Final = (
     *range(0x7F, 0xA0),
     *(0x200E, 0x200F, 0x2028, 0x2029, *range(0x202A, 0x202F), *range(0x2066, 0x206A)),
 )
-"""Escapes, and what turns the direction of a line or ends it."""
+"""Escapes, and characters that change the direction of a line or end it."""
 
 _SHOWN: Final = {each: ascii(chr(each))[1:-1] for each in _CONTROLS}
 
@@ -60,7 +60,7 @@ def print_json(value: object) -> None:
 
 
 _LEFT: Final[list[bool]] = []
-"""Whether the bars are another process's."""
+"""Whether the bars belong to another process."""
 
 
 def say(line: str) -> None:

@@ -65,7 +65,7 @@ MISSING: Final = object()
 """Value of a setting that was not given."""
 
 NOT_STATED: Final = "does not state"
-"""Part of what is said where a fact of the public knowledge is missing."""
+"""Part of the message where a fact of the public knowledge is missing."""
 
 _PROJECTS: Mapping[str, str] = MappingProxyType(
     {"prometheus_client": "prometheus-client", "sklearn": "scikit-learn"}
@@ -74,7 +74,7 @@ _PROJECTS: Mapping[str, str] = MappingProxyType(
 
 
 _MANY = 8
-"""Choices among which a misspelt one is not seen at a glance."""
+"""Number of choices from which on the message names the one closest to a misspelt one."""
 
 
 class FedRecError(Exception):

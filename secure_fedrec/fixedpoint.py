@@ -28,7 +28,7 @@ from secure_fedrec.settings import Bits, OneOf, Positive, Settings, Within
 # off again leaves the nearest integer, ties to even: the IEEE rounding of the addition itself.
 _EXACT_LIMIT_BITS = 51
 _DECODED_AT_ONCE = 2**20
-"""Words."""
+"""Number of words that are decoded at once."""
 
 
 class FixedPoint(Settings, section="ring"):

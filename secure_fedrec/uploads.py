@@ -207,7 +207,7 @@ class PeerBlock:
 
 
 Block: TypeAlias = RowBlock | SetBlock | DenseBlock
-"""What a message carries."""
+"""Content of a message."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -21,7 +21,7 @@ SCORE_TABLE = "own_parameters"
 """Private table whose rows begin with the true score vectors."""
 
 _ALIKE = 1e-4
-"""Relative to a row's length: a row moved only by the decay if it is off by less."""
+"""Relative to a row's length: a row whose deviation from the decay is smaller moved only by it."""
 
 _DEVIATIONS = 5.0
 """Where no row is exactly zero, a touched one stands out by this many deviations of the median."""

@@ -24,7 +24,7 @@ from secure_fedrec.vault import Vault
 
 _CLIENTS, _ITEMS, _GROUPS, _OWN = 60, 96, 3, 8
 _RARE: Final = 12
-"""Items of one client each, the last of all."""
+"""Number of items that one client each has; they are the last ones."""
 
 
 class PlantedPairs(PlantedSum):

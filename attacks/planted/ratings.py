@@ -26,7 +26,7 @@ from secure_fedrec.wire.recording import OWN
 from secure_fedrec.wire.spool import Columns
 
 CLIENTS = 60
-"""Of a run."""
+"""Clients of a run."""
 
 
 def plant_ratings(name: str) -> tuple[RecordedRun, GroundTruth]:

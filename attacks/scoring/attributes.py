@@ -202,7 +202,7 @@ def _null_deviation(classes: IntArray) -> float:
 
 _FOLDS = 5
 _PENALTIES = 10.0 ** np.arange(-3.0, 4.0)
-"""Times the mean eigenvalue of the Gram matrix."""
+"""Penalties, as multiples of the mean eigenvalue of the Gram matrix."""
 
 
 def cross_validated_scores(features: FloatArray, classes: IntArray, *, seed: int) -> FloatArray:

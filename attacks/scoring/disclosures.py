@@ -19,7 +19,7 @@ from secure_fedrec.data import RatingTable
 from secure_fedrec.wire import Truth
 
 Open: TypeAlias = Literal["nothing", "side", "length"]
-"""What is unknown of a vector: nothing, its sign, or its sign and its length."""
+"""The unknown part of a vector: nothing, its sign, or its sign and its length."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

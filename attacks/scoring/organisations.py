@@ -47,7 +47,7 @@ _ROUNDING: Final = 1e-12
 """A record of which popularity leaves no more than this share is explained by it."""
 
 _CHOICES: Final = 3
-"""Of a candidate who is judged, at least."""
+"""Fewest choices of a candidate that is judged."""
 
 
 class _Told(NamedTuple):

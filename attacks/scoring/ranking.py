@@ -154,7 +154,9 @@ def ranked(rows: FloatArray, row: IntArray, labels: ItemSets, own: float) -> Sco
 
 _CHANCE = 0.5
 _CLEARLY = 1.0
-"""Standard error above chance from which a ranking is one: the best of several is by chance."""
+"""Standard errors above chance that a ranking needs to be used: the best of several is above by
+chance.
+"""
 
 
 @dataclass(frozen=True, eq=False)

@@ -193,7 +193,7 @@ WHOLE = 0.125
 """Largest distance of a sum from a word by float rounding, in ring units."""
 
 _FEWEST_WORDS = 32
-"""Values that all come out as words, by chance with odds of a quarter each."""
+"""Number of values that must all be words; each is one by chance with odds of a quarter."""
 
 
 def others_words(view: View, round_: int) -> RingArray | None:
@@ -262,7 +262,7 @@ def _weight(change: FloatArray, own: Aggregate) -> float:
 
 
 _ALIKE = 1e-7
-"""Of a ratio: equal ones differ by less."""
+"""Relative difference below which two ratios count as equal."""
 
 
 def _weighing_one(view: View, round_: int) -> RingArray | None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _WIDTH = 4.9
-"""Inches: a phone shows it in its own size, a screen two beside each other."""
+"""Width in inches: a phone shows one chart in full size, a screen two beside each other."""
 _DASHES: tuple[Any, ...] = ("-", (0, (5, 1.6)), (0, (1.2, 1.4)), (0, (6, 1.5, 1.2, 1.5)))
 _MARKERS = ("o", "s", "^", "D")
 

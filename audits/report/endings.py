@@ -35,7 +35,7 @@ DOCUMENTED = Ending("Leaks as documented", "leak")
 HELD = Ending("Held", "pass")
 NOTHING = Ending("Nothing learned", "none")
 ENDINGS = (BROKEN, FELL, UNDECIDED, OPEN, DOCUMENTED, HELD, NOTHING)
-"""Worst first."""
+"""Endings of a finding, worst first."""
 
 
 def leaks(finding: Mapping[str, Any]) -> bool:

@@ -29,7 +29,7 @@ _INTEGERS = np.array(sorted({*range(2, 65), *range(68, 129, 4), *range(136, 513,
 _LARGE = np.unique(np.round(np.geomspace(513, 2**24, 160)))
 
 MOST_POINTS = 2**22
-"""Points of a grid that privacy losses are convolved on: seconds, and some 100 MB."""
+"""Most points of the grid that privacy losses are convolved on: takes seconds, and some 100 MB."""
 
 _ERRORS = (1e-2, 1e-4, 1e-6)
 """Tolerances of the convolution: the next is used where the price does not exceed one."""

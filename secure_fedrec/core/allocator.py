@@ -17,7 +17,8 @@ KEPT: Final = 2**27
 """Bytes that are kept for the batches of a round."""
 
 KEPT_BY_SERVERS: Final = 2**30
-"""And by a server that is sent megabytes by every client, and by all of them before it goes on."""
+"""Bytes kept by a server that receives megabytes from every client, from all before it continues.
+"""
 
 
 def reuse_freed_memory(kept: int = KEPT) -> bool:

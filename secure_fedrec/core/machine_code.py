@@ -119,7 +119,7 @@ def _tell_unused(folder: str | Path, refused: Exception) -> None:
 
 
 _TOLD = mmap.mmap(-1, 1)
-"""Whether it has been said, in this process or in one that has been forked from it since."""
+"""Whether the warning was logged, in this process or in a process forked from it since."""
 
 
 def _warn_once(problem: str) -> None:

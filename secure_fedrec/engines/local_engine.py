@@ -39,7 +39,7 @@ from secure_fedrec.vault import Vault
 from secure_fedrec.wire import Messages, Parties, Step, Wire
 
 BATCH_BYTES = 2**21
-"""What the clients of a batch work in, where nothing else is asked for."""
+"""Default memory that the clients of a batch work in."""
 _MOST_BYTES, _FEW = 2**25, 64
 
 

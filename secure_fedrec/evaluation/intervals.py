@@ -19,7 +19,7 @@ from secure_fedrec.core.bounded import Bounded
 from secure_fedrec.core.special import betaincinv
 
 _BLOCK_ELEMENTS = 1 << 15
-"""What is made of the draws at once stays in the processor's cache."""
+"""Elements of the draws that are processed at once: they stay in the processor's cache."""
 
 _DRAWN_AT_ONCE = 1 << 21
 _KEPT_BYTES = 256 * 2**20

@@ -21,7 +21,7 @@ DEPTH: Final = 50
 """Items of a ranking that Fed3CR compares."""
 
 PERSISTENCE: Final = 0.98
-"""p: how likely a reader goes on from one rank to the next."""
+"""p: probability that a reader goes on from one rank to the next."""
 
 
 def top_items(scores: npt.NDArray[np.floating], depth: int = DEPTH) -> IntArray:

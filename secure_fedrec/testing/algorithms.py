@@ -49,7 +49,7 @@ class AlgorithmContract:
     """
 
     seed: ClassVar[int] = 11
-    """Of the random streams."""
+    """Seed of the random streams."""
 
     def algorithm(self) -> Algorithm:
         """The algorithm, new."""

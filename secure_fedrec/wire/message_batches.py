@@ -60,7 +60,7 @@ class Step(IntEnum):
     BAG = 7
     """Client to server: vectors for a bag, where only which vectors there are shall be known."""
     PEER = 8
-    """Client to client, under its name: rows that no sum takes in."""
+    """Client to client, under its name: rows that are not summed."""
     PART = 9
     """Server to some clients: parts of the public state that only these clients are sent."""
 

@@ -35,13 +35,13 @@ _BLOCK_BYTES = 64 * 2**20
 HIDDEN_COUNTS = frozenset({Step.UPLOAD, Step.SHARE})
 """Steps whose counts, where they have any, are kept with the payloads only."""
 ORIGINS = "-origins"
-"""Ends the kind of the blocks of who sent anonymous messages; kept with the truth."""
+"""Suffix of the kind of blocks with the senders of anonymous messages; kept with the truth."""
 OWN = "own"
 """Kind of the blocks of what each client put into the sum; kept with the truth."""
 RESULT = "result"
 """Kind of the block of the public table that a round led to."""
 EXTRA = "extra-"
-"""Begins the column names of what is broadcast beside the public table."""
+"""Prefix of the column names of arrays broadcast beside the public table."""
 
 
 class BlockStore:

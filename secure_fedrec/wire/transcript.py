@@ -54,19 +54,19 @@ ENDS = {  # role of sender, role of receiver
 """Role of the sender and of the receiver of each step."""
 
 TRAFFIC = "traffic"
-"""What a network tap sees, by the name under which it is asked for."""
+"""Name for the view of a network tap."""
 
 TABLE = "table"
-"""Where the public table moves to, by the name under which it is received and read."""
+"""Name under which the next public table is received and read."""
 
 _IN_BLOCKS = frozenset(
     kind_of(step) for step in Step if step not in (Step.MODEL, Step.PART, Step.BAG, Step.COUNTS)
 )
 COUNTED = f"{kind_of(Step.AGGREGATE)} counts"
-"""How many clients are behind rows of a sum, likewise."""
+"""Name for the numbers of clients behind rows of a sum."""
 
 KNOWLEDGE = "knowledge: seed"
-"""What follows from the seed of a run, likewise."""
+"""Name for facts that follow from the seed of a run."""
 
 _BAGS = kind_of(Step.BAG, "")
 _TAPPED = tuple(step for step in Step if step not in (Step.MODEL, Step.PART, Step.AGGREGATE))

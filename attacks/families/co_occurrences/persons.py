@@ -20,7 +20,7 @@ from secure_fedrec.core.arrays import BoolArray, IntArray
 
 _TWO = 2
 _TRIED = 64
-"""Items beside each that are gone through."""
+"""Largest number of other items that are tried beside each item."""
 
 
 class Persons(NamedTuple):

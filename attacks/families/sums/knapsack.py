@@ -11,7 +11,7 @@ from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.errors import brought_by
 
 MOST_UNKNOWNS = 80
-"""Of a lattice that is reduced; the time grows with the fourth power."""
+"""Largest number of unknowns of a lattice to reduce; the time grows with its fourth power."""
 
 
 def coefficients(terms: FloatArray, target: FloatArray, unit: float) -> IntArray | None:

@@ -90,7 +90,7 @@ class TableStep(NamedTuple):
 
 
 MOST_RATERS = 6
-"""Of a sum that is searched."""
+"""Largest number of raters of a sum that is searched."""
 
 _DOUBLE, _SINGLE = 1e-14, 2.0**-22  # errors of a few steps of arithmetic
 

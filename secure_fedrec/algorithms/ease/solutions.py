@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _DENSE_PART: Final = 400
 """Items up to which all eigenvectors are found at once."""
 _LEAST_PIVOT: Final = 2.0**-40
-"""Of a regular sum, relative to its largest diagonal value."""
+"""Smallest pivot of a regular sum, relative to its largest diagonal value."""
 
 
 class Scores(Protocol):

@@ -29,11 +29,13 @@ from secure_fedrec.core.compiled import compiled_loop
 from secure_fedrec.core.lanes import dot
 
 _TILE = 5 * 2**15
-"""Multiplications of a product of one tile: five eighths of what BLAS libraries share out at."""
+"""Multiplications in a product of one tile: five eighths of the size at which BLAS libraries use
+threads.
+"""
 _CELLS = 5 * 2**10
-"""Values of a tile: as that, for products with a vector."""
+"""Values of a tile: the same limit, for products with a vector."""
 TINY = np.float32(1e-12)
-"""Added to squared lengths, so that a row of zeros has a direction, 0."""
+"""Added to squared lengths, so that a row of zeros has the direction 0."""
 
 G, P, U, GW, PULL_P, PULL_GW, NORMS_C, NORMS_P, UNIT_P, ONES, PULL_U = range(11)
 """Lines of the scratch."""

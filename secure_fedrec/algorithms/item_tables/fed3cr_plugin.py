@@ -116,7 +116,7 @@ class Enhancement(Settings, section="enhancement"):
 
 _LATER = ("transfer", "generator_scale", "personal_scale")
 PLUG_IN = "fed3cr-over-"
-"""Before the name of a method: that method with the plug-in."""
+"""Prefix of a method's name for that method with the plug-in."""
 
 _FIRST = np.zeros(1, dtype=np.int64)
 _EMPTY = np.empty(0, dtype=np.float32)

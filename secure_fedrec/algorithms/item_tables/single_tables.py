@@ -27,10 +27,10 @@ from secure_fedrec.uploads import Aggregate, SetBlock, Upload
 from secure_fedrec.vault import Vault
 
 SINGLES = "single-tables"
-"""The bag."""
+"""Name of the bag."""
 _OF = "table-"
 _MIXED_AT_ONCE = 2**23
-"""Values."""
+"""Number of values that are mixed at once."""
 
 
 @runtime_checkable

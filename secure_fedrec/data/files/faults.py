@@ -17,7 +17,7 @@ from secure_fedrec.data.files.times import Clock
 from secure_fedrec.errors import DataError
 
 LONGEST_LINE: Final = 2**20
-"""Bytes of a line, its end included."""
+"""Largest number of bytes of a line, its end included."""
 
 BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 UNIT: Final = "\x1f"

@@ -26,7 +26,7 @@ _LOOKED_AT: Final = 1000
 _CELLS: Final = 6
 """Fewest columns of numbers, beside the first, that read like items."""
 _CELL: Final = 10**8
-"""Above any rating."""
+"""A number above any rating."""
 _SAID: Final = 20
 """Most columns of a file that a message names."""
 

@@ -13,7 +13,7 @@ from secure_fedrec.data.files.decimals import plain
 from secure_fedrec.data.ratings import Labels
 
 LONGEST_ID: Final = 128
-"""Signs of an id."""
+"""Largest number of characters of an id."""
 
 # One spelling per number: 007 and 7 may be two products.
 _NUMBER: Final = re.compile(r"0|-?[1-9][0-9]{0,18}")

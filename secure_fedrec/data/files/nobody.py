@@ -22,7 +22,7 @@ _WORDS: Final = frozenset(
 _AROUND: Final = "<>[](){}#'\"\\"
 _SIGNS: Final = re.compile(r"[-?._*#/\\]+|\\N")
 _CODE: Final = re.compile(r"-*0[-0]*|9{2,}")
-"""Zeros, as of an empty UUID, or nines."""
+"""Codes of zeros, such as an empty UUID, or nines."""
 
 _MORE: Final = {"user": 1.25, "item": 5.0}
 """Times the rows of any other id that make a code likely; an item's index may go by its rows."""

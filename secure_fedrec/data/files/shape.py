@@ -23,7 +23,9 @@ from secure_fedrec.data.files.times import spelling_of
 from secure_fedrec.errors import ConfigError, DataError
 
 SEPARATORS: Final = ("\t", "::", ";", "|", ",", BLANKS)
-"""What is tried; of two that part lines alike, the first counts, blanks where they part more."""
+"""Separators that are tried; of two with equal results the first counts, blanks if they give more
+columns.
+"""
 
 _LOOKED_AT: Final = 50
 _SIGNS: Final = 2**24
@@ -47,7 +49,7 @@ _NOTES: Final = (
         'awk \'/:$/ { item = $0; sub(":", "", item); next } { print item "," $0 }\' FILE',
     ),
 )
-"""First lines that are not row of a table, and what to do."""
+"""First lines that are not a row of a table, and what to do."""
 
 
 def shape_of(path: Path, file: TextFile, asked: Mapping[str, Column]) -> Shape:

@@ -228,7 +228,7 @@ def mixed_units(moments: IntArray) -> tuple[int, str] | None:
 
 
 UNITS: Final[Mapping[str, int]] = {"seconds": 1, "milliseconds": 10**3, "microseconds": 10**6}
-"""Of whole numbers since 1970, with how many make a second."""
+"""Units of whole numbers since 1970, and how many make a second."""
 
 _LIKELY: Final = (5 * 10**8, 4 * 10**9)
 """Seconds of the years 1985 to 2096: the three units lie apart."""

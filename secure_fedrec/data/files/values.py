@@ -20,7 +20,8 @@ IMPLICIT: Final = RatingScale(0.0, 1.0, 1.0)
 """Scale of implicit feedback: 1 for an interaction; a 0 would never be uploaded."""
 
 MOST_LEVELS: Final = 201
-"""Of a scale that is found and not stated: -10 to 10 in steps of 0.1. More are counts."""
+"""Most levels of a scale that is found and not stated: -10 to 10 in steps of 0.1. More are counts.
+"""
 
 
 def comma_hint(text: str) -> str:

@@ -129,7 +129,7 @@ class Tally:
     """
 
     FIELDS = ("messages_received", "bytes_received", "messages_sent", "bytes_sent")
-    """As a meter names them, from where clients are."""
+    """Fields named like a meter's, from the clients' point of view."""
 
     def __init__(self, clients: int) -> None:
         self._totals = {name: np.zeros(clients + 1, dtype=np.int64) for name in self.FIELDS}
@@ -194,7 +194,7 @@ class SitesChannel:
         """Hosts whose client has said that it does not take part in the round; reading clears it.
         """
         self.stage = ""
-        """Of the last exchange of the attempt."""
+        """Stage of the last exchange of the attempt."""
         self._settled: Mapping[int, int] = {}
         self._strangers: set[tuple[int, str]] = set()
         self.exchanges = 0

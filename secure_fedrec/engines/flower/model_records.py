@@ -15,7 +15,7 @@ from secure_fedrec.protection.means import Arrays, Update
 
 _LABEL = b"secure-fedrec|v2|flower|task|"
 _ALWAYS = 1e12
-"""Seconds that a message lives."""
+"""Lifetime of a message in seconds."""
 
 
 def agreed_message(message: Message, client: int) -> Message:

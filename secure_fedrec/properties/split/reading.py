@@ -36,7 +36,7 @@ _COPIES: Final = frozenset({"clone", "cat", "stack", "_to_copy", "copy_", "repea
 _NUMBERS: Final = (bool, int, float, complex)
 
 _STREAM: Final = ("torch's generator",)
-"""What the state of the generator is known by, as if it were a tensor."""
+"""Key of the generator's state, as if it were a tensor."""
 
 _Key: TypeAlias = tuple[Any, ...]
 """Place of a tensor: its storage, and its position in it."""

@@ -17,7 +17,7 @@ UNCHANGED: Final = "unchanged"
 MIXED: Final = "mixed"
 LOG_UNIFORM: Final = "log-uniform"
 MISSING: Final = "missing"
-"""NaN."""
+"""A missing value: NaN."""
 
 KINDS: Final = (NORMAL, "thousandfold", "zero", UNCHANGED, MIXED, LOG_UNIFORM)
 """Other normal values; a thousand times as large; zeros; those that were there; any of these, user

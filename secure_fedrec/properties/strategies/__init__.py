@@ -80,7 +80,7 @@ SCALES = (WHOLE_STARS, RatingScale(0.5, 5.0, 0.5))
 """Whole stars (ML-100K, ML-1M) and half stars (ml-latest-small)."""
 
 _CORNERS = 32
-"""One example in so many is any federation at all, or a small one, which others shrink to."""
+"""One example in this many is an arbitrary federation, or a small one, which others shrink to."""
 
 
 @told()

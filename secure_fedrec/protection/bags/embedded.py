@@ -29,7 +29,7 @@ from secure_fedrec.uploads import SetBlock
 from secure_fedrec.wire import Step, Traffic, Wire
 
 NOISED = Traits(virtual_rows=None, reports=None, uploads=None, noise="added", denoising=None)
-"""Of noised vectors."""
+"""Traits of noised vectors."""
 ANONYMOUS = replace(AS_BEFORE, senders="anonymous")
 """Traits of vectors that come through mixes."""
 _MOST_BAGS = 256

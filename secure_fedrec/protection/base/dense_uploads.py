@@ -33,7 +33,7 @@ _HELD_BYTES = 2**28
 """Memory for the rows of a round that have to wait; the others go to a file."""
 
 HIDDEN = Traits(virtual_rows=None, reports=None, uploads="dense", noise=None, denoising="none")
-"""Of hidden uploads."""
+"""Traits of hidden uploads."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -22,7 +22,7 @@ Participation: TypeAlias = Literal["shows", "hidden"]
 """Whether a release itself tells who took part: by its noise, or by what is released with it."""
 
 SamplingScheme: TypeAlias = Literal["poisson", "fixed-size"]
-"""Independent coins, or so many drawn without replacement."""
+"""Independent coins, or a fixed number drawn without replacement."""
 
 
 class GaussianNoise(Settings, section="dp"):

@@ -24,7 +24,8 @@ from secure_fedrec.traits import Traits
 Role: TypeAlias = Literal["cloak", "clip", "noise", "collector", "channel"]
 
 ROLES: tuple[Role, ...] = get_args(Role)
-"""In the order in which data passes them; a stack has at most one layer of each."""
+"""Roles of layers, in the order in which data passes them; a stack has at most one layer of each.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

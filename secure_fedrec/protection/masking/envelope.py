@@ -38,7 +38,7 @@ from secure_fedrec.protection.session.roster import signed_by
 from secure_fedrec.protection.session.statement import labelled_hash
 
 VERSION = 5
-"""Of the wire: version 1 had no signature over the sharers in UPLOAD and SURVIVORS, and no
+"""Version of the wire: version 1 had no signature over the sharers in UPLOAD and SURVIVORS, and no
 generation of the journal in ADVERTISE; version 2 had no committee in its configuration; in version
 3 the public state was not signed with the sharers, and a curious server asked for CONFIRM; in
 version 4 signatures covered the public state alone of the statement, and masks nothing of it."""

@@ -24,7 +24,7 @@ from secure_fedrec.core.arrays import FloatArray, unmasked
 from secure_fedrec.errors import MISSING, ConfigError, EncodingError, MisfitError
 
 Arrays: TypeAlias = Mapping[str, NDArray[Any]]
-"""Of a model, by name."""
+"""Arrays of a model, by name."""
 
 STATISTICS: Final = ("running_mean", "running_var", "num_batches_tracked")
 """Last parts of names of BatchNorm's statistics (PyTorch), which gradients do not change."""

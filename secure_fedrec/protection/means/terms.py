@@ -58,7 +58,7 @@ _LARGEST: Final = 2.0**100
 """Clip, and by its inverse the smallest: no product of two leaves a float."""
 _LABEL = b"secure-fedrec|v1|mean|"
 _NO_ROUND = sha256(_LABEL).digest()
-"""In the place of a statement's digest, where settings are tried and no round is run."""
+"""Stands for a statement's digest where settings are tried without a round."""
 _KEYS: Mapping[str, str] = MappingProxyType(
     {
         "ring": "protection",

@@ -55,7 +55,7 @@ SOFTWARE: Final = f"secure-fedrec {__version__}"
 """Name and version of this package, which ``Statement.code`` begins with."""
 
 NO_STATEMENT: Final = bytes(_HASH_BYTES)
-"""In the place of a digest: nothing is stated. Refused against an active server."""
+"""Stands for a digest where nothing is stated. Refused against an active server."""
 
 
 class Purpose(IntEnum):

@@ -57,7 +57,7 @@ _ADVERTISED = {
     hybrid: struct.Struct(f"<QQ{_HASH}s{_HASH}s{kem}s{kem}s")
     for hybrid, kem in ((False, 0), (True, PUBLIC_BYTES))
 }
-"""By whether the agreement is hybrid."""
+"""Layout of an advertisement, by whether the agreement is hybrid."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
