@@ -49,13 +49,13 @@ def find_copies(
 
 
 class Found(NamedTuple):
-    """Private integers in what was sent.
+    """Private integers found in a client's upload.
 
     Args:
-        path: where.
-        place: the number of the first one there.
-        bits: by how many halvings a coincidence there is less than certain: each number is as
-            likely as it is frequent beside them, or as any in the array's range.
+        path: path of the array that holds them.
+        place: position of the first one in that array.
+        bits: -log2 of the probability of a coincidence there: each number is as likely as it is
+            frequent beside them, or as any in the array's range.
     """
 
     path: str
@@ -64,7 +64,7 @@ class Found(NamedTuple):
 
 
 def find_integers(sent: Sequence[Mapping[str, Tensor]], private: Tensor) -> list[Found]:
-    """Where private integers stand, times one number in all trainings."""
+    """Places of private integers, multiplied by one number in all trainings."""
     own = private.reshape(-1).double()
     start = int(own.nonzero()[0])
     found: list[Found] = []
@@ -91,7 +91,7 @@ def find_integers(sent: Sequence[Mapping[str, Tensor]], private: Tensor) -> list
 
 
 def _bits(array: Tensor, place: int, size: int) -> float:
-    """Of the numbers that begin at a place of an array float64[N]; see ``Found``."""
+    """``Found.bits`` of the numbers that begin at a place of an array float64[N]."""
     array = (array * 1e4).round() / 1e4  # numbers that are nearly equal are
     window = array[place : place + size]
     beside = torch.cat([array[:place], array[place + size :]]).sort().values

@@ -116,7 +116,7 @@ def find_standing(
 
 
 def _beside(target: Tensor, values: Tensor, given: Tensor) -> Iterator[tuple[int, float]]:
-    """Where values stand in a sum of them and of what was downloaded, and what they are times."""
+    """Places and factors of values in a sum of them and of what was downloaded."""
     whole = _factor_beside(target, values, given)
     if whole is not None:
         yield 0, whole
