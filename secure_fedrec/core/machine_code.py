@@ -31,8 +31,9 @@ def compile_cached(loop: Callable[..., object], *, error_model: ErrorModel = "py
     """Hand a loop to the compiler, with a cache on disk where one can be written.
 
     Args:
-        loop: in what the compiler knows of Python and NumPy; other threads run meanwhile.
-        error_model: whose division by zero it has, "python" or "numpy".
+        loop: a function in the part of Python and NumPy that the compiler knows; other threads run
+            meanwhile.
+        error_model: the rule for division by zero, "python" or "numpy".
     """
     from numba import njit  # noqa: PLC0415
     from numba.core import config  # noqa: PLC0415

@@ -133,7 +133,9 @@ def test_what_may_be_claimed_is_not_below_what_energy_shows(measured: Attack) ->
     amplified = claim([falsely], adversary="release", delta=DELTA).epsilon
     assert amplified == pytest.approx(2.327, abs=1e-3)
     assert amplified + 0.9 < measured.epsilon
-    with pytest.raises(ConfigError, match=r"dp\.sampling\.rate = 0\.1: .*shows which clients take part"):
+    with pytest.raises(
+        ConfigError, match=r"dp\.sampling\.rate = 0\.1: .*shows which clients take part"
+    ):
         claim([replace(event, sampling=SECRET)], adversary="release", delta=DELTA)
     for reader in ("release", "server"):
         assert claim([event], adversary=reader, delta=DELTA).epsilon >= measured.epsilon

@@ -52,7 +52,7 @@ class OneCatalogue:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Numbers in the place of names."""
+        """Numbers that stand for names."""
         return tuple(map(str, range(self.n_clients)))
 
     @property

@@ -1,4 +1,4 @@
-"""An explanation of a difference: the clients whose rows it is, and what happened to these rows."""
+"""An explanation of a difference: the clients whose rows differ, and the cause."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace

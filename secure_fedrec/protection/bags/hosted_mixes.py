@@ -49,7 +49,7 @@ class HostedMixedBags(NoHelpers):
 
     @override
     def shared_keys(self) -> SharedKeys:
-        """Those of the sums."""
+        """The shared keys of the sums."""
         return self._sums.shared_keys()
 
     @override
@@ -68,7 +68,7 @@ class HostedMixedBags(NoHelpers):
 
     @override
     def helpers(self) -> dict[Node, Node]:
-        """Those of the sums, and the mixes on hosts of their own."""
+        """The parties of the sums, and the mixes on hosts of their own."""
         return self._sums.helpers() | {mix: mix for mix in mixes_of(self._mixes.routing)}
 
     @override

@@ -97,7 +97,7 @@ class NoisedSum(MaskedSum):
             _ = self.skellam.table  # refuses noise that spans too many ring units, or none
 
     def withstands(self, cohort: int) -> Withstood:
-        """As the masks, and no more clients than the noise reckons with, server or not."""
+        """The masks' coalitions, with at most as many clients as the noise allows for."""
         masks = super().withstands(cohort)
         return replace(
             masks,

@@ -169,11 +169,12 @@ class MaskingConfig(Settings, section="masking"):
 
     @cached_property
     def overlap(self) -> int:
-        """Fewest clients over whom a sum may be, whatever it is asked for.
+        """Fewest clients that any sum may be over.
 
-        Against an active server so many that any two sums share an honest client. That client is of
-        one epoch, and so are, by what clients check, all honest ones of the sum; so no two epochs,
-        each with a ring and a committee of its own, give a sum each. 1 against a curious server.
+        Against an active server it is large enough that any two sums share an honest client. That
+        client is of one epoch, and so are, by what clients check, all honest ones of the sum; so no
+        two epochs, each with a ring and a committee of its own, give a sum each. 1 against a
+        curious server.
         """
         return overlap_of(self.clients, self.corrupt_clients) if self.adversary == "active" else 1
 
