@@ -252,6 +252,6 @@ def test_a_mix_that_is_not_in_the_directory_ends(
     assert main([str(tmp_path), "--layer", "0", "--listen", "127.0.0.1:0"]) == 2
     with pytest.raises(ConfigError, match="must be HOST:PORT"):
         addresses(tmp_path, 1)
-    with pytest.raises(DataError, match="names no nodes"):
+    with pytest.raises(DataError, match="does not name nodes"):
         addresses(tmp_path / "elsewhere", 1)
     assert len(operator_of(tmp_path)) == 32

@@ -226,9 +226,18 @@ def renamed(node: Path, names: Any) -> None:
         (lambda node: (node / "piece-000002.npz").unlink(), "lacks piece-000002"),
         (lambda node: (node / "piece-000001.npz").write_bytes(b"PK"), "is damaged"),
         (lambda node: altered(node / "piece-000001.npz", run=2), "of 2 runs"),
-        (lambda node: altered(node / "piece-000001.npz", round="1"), "other facts than"),
-        (lambda node: altered(node / "piece-000001.npz", replied=1), "other facts than"),
-        (lambda node: altered(node / "piece-000001.npz", more=1), "other facts than"),
+        (
+            lambda node: altered(node / "piece-000001.npz", round="1"),
+            "does not hold the facts of a piece",
+        ),
+        (
+            lambda node: altered(node / "piece-000001.npz", replied=1),
+            "does not hold the facts of a piece",
+        ),
+        (
+            lambda node: altered(node / "piece-000001.npz", more=1),
+            "does not hold the facts of a piece",
+        ),
         (lambda node: altered(node / "piece-000001.npz", names=["a"] * 9), "is damaged"),
         (lambda node: altered(node / "piece-000001.npz", model="../x"), "by its digest"),
         (lambda node: altered(node / "piece-000001.npz", model="0" * 64), "different models"),
