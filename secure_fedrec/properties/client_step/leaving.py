@@ -169,7 +169,7 @@ class Leaving:
             )
 
     def _judge_integers(self, matches: Matches, places: int, seed: int) -> None:
-        """What stands at one place of several clients' uploads is less likely a coincidence."""
+        """Integers at the same place of several clients' uploads are less likely a coincidence."""
         for (name, path, place), users in matches.items():
             where = f"in {path!r}, from number {place} on"
             if sum(users.values()) - math.log2(places) < _SURE:

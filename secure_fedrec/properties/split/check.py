@@ -83,9 +83,9 @@ def check_split_personalization(
             for any part of a name. All other parameters are federated.
         batches: draws a random batch, e.g. ``random_batches(8, item=integers(50))``.
         aggregate: the server's step. The default is FURL's own.
-        summaries: draws what the server knows of a user's data; numbers of examples by default.
-        trials: how many; everything that trial k draws is a function of ``seed + k`` alone.
-        seed: of the first trial.
+        summaries: draws the server's knowledge of a user's data; numbers of examples by default.
+        trials: number of trials; everything that trial k draws is a function of ``seed + k`` only.
+        seed: seed of the first trial.
         scales: standard deviations of the random parameters, used in turn.
 
     Returns:

@@ -81,13 +81,13 @@ class Violation:
         parameter: the parameter whose value crosses, by the name of its table, or with ``{user}``.
         owner: the user whose value it is; None for a value of the server.
         reader: the user whose local training or whose update it reaches. A federated update (2)
-            reaches everybody; the first other user stands for all.
-        reaches: what it moves there.
-        size: largest absolute gradient, or largest absolute change; NaN if that is no number.
+            reaches all users; the first other user stands for all.
+        reaches: the result that it changes there.
+        size: largest absolute gradient, or largest absolute change; NaN if that is not a number.
         seed: ``check_split_personalization(..., seed=seed, trials=1)`` shows it again. The
             exception is a loss that remembers others' trainings and compares them with its own:
             later trials leave out readers that earlier ones have found.
-        line: of the code under test that reads the value, or writes it; None where it was not
+        line: line of the code under test that reads the value, or writes it; None where it was not
             looked for, or not found.
         no_line: where the reading happens if no line can be named: in an installed package, in code
             without a file, or out of sight.
