@@ -116,9 +116,9 @@ def test_divergence_is_caught_and_names_settings_that_train(
     words = [word for each in told for word in ("--set", each)]
     code, _, said = command("train", config, *words, "--out", tmp_path / "run", "--quiet")
     assert code == 2
-    assert "these train: " in said
+    assert "these settings train on ratings of any scale: " in said
     advised = re.findall(
-        r"(algorithm\.\w+) = ([\w.]+?)(?:,|$)", said.rstrip().split("these train: ")[1]
+        r"(algorithm\.\w+) = ([\w.]+?)(?:,|$)", said.rstrip().split("of any scale: ")[1]
     )
     assert len(advised) == len(printed)
     words = [word for key, value in advised for word in ("--set", f"{key}={value}")]
