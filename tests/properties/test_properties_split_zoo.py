@@ -54,6 +54,15 @@ def check(found: Case, aggregate: Aggregator | None = None, trials: int = 3) -> 
     )
 
 
+def checked(found: Case, due: str, trials: int, aggregate: Aggregator | None = None) -> SplitReport:
+    """The report of one trial where that refutes, else of all: the first trial is one of them."""
+    if due == "refuted":
+        report = check(found, aggregate, trials=1)
+        if report.refuted:
+            return report
+    return check(found, aggregate, trials=trials)
+
+
 def _trials(name: str) -> int:
     return 1 if name in STATE else 9 if name in {*RARE, *FINE} else 3
 
@@ -68,7 +77,7 @@ def verdict(report: SplitReport) -> str:
 def test_a_model_is_on_its_side(name: str) -> None:
     build, due = ZOO[name]
     users = 8 if name in RARE else 6 if name in RELATIONS else 3
-    report = check(build(Shape(users=users)), trials=_trials(name))
+    report = checked(build(Shape(users=users)), due, _trials(name))
     assert verdict(report) == due, report
     if due == "refuted" and name not in ELSEWHERE:
         assert located(report)
@@ -88,7 +97,7 @@ def rules_alone(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("name", RULES | RELATED_RULES)
 def test_a_rule_is_on_its_side(name: str) -> None:
     rule, due = (RULES | RELATED_RULES)[name]
-    report = check(case(Factorisation)(Shape(users=4)), rule, trials=9)
+    report = checked(case(Factorisation)(Shape(users=4)), due, 9, rule)
     assert verdict(report) == due, report
     assert located(report) == (due == "refuted")
     assert not misplaced(report)
