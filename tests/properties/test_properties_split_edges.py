@@ -23,6 +23,7 @@ from tests.properties.split_zoo import (
     case,
     loss,
 )
+from tests.properties.split_zoo_honest import TiedAgain
 
 # --- what cannot be tested does not pass ---
 
@@ -359,6 +360,15 @@ def test_a_failing_loss_leaves_the_model_as_it_was() -> None:
         check(model, fails)
     after = everything(model)
     assert all(torch.equal(before[name], after[name]) for name in before)
+
+
+def test_a_state_has_every_tensor_once_and_private_ones_by_their_private_names() -> None:
+    found = case(TiedAgain)(SHAPE)
+    assert {*SplitModel(found.model, found.private).state()} == {
+        "users.weight",
+        "items.weight",
+        "bias",
+    }
 
 
 def test_a_split_model_names_its_parts() -> None:
