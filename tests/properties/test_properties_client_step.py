@@ -543,3 +543,28 @@ def test_integers_that_may_stand_by_chance_are_advice(sent_alone: bool, clients:
     assert len(values) == (3 if sent_alone and clients == 3 else 0), report
     coincidences = [each for each in report.advice if "may be a coincidence" in each]
     assert coincidences or values, report
+
+
+@pytest.mark.parametrize("alike", [False, True])
+def test_clients_with_the_same_integers_are_one_coincidence(alike: bool) -> None:
+    generator = torch.Generator().manual_seed(1)
+    masks = (torch.rand(4, 12, generator=generator) < 0.5).long()
+    numbers = [0, 0, 1] if alike else [0, 2, 1]
+    states = {
+        user: {"mask": masks[numbers[user]].clone(), "own": torch.ones(4)} for user in range(3)
+    }
+
+    def train(user: int) -> dict[str, Tensor]:
+        states[user]["own"] = states[user]["own"] * 0.9 + 0.1
+        mask = states[user]["mask"] if user < 2 else masks[3]
+        return {"a": torch.cat([torch.zeros(100).long(), torch.ones(100).long(), mask])}
+
+    report = check_client_step(
+        train,
+        clients=lambda user: states[user],
+        private=("own", "mask"),
+        uploads=("a",),
+        users=range(3),
+    )
+    assert len(report.violations) == (0 if alike else 2), report
+    assert any("may be a coincidence" in each for each in report.advice) == alike

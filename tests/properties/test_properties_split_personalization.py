@@ -147,7 +147,10 @@ def test_a_broken_model_is_caught_by_the_right_constraint_and_replays(name: str)
     if broken.round > 1:
         crossing = "value in an earlier round"
         assert all(each.reaches.endswith(crossing) for each in report.violations)
-    text = str(report)
+    with pytest.raises(SplitPersonalizationError) as raised:
+        report.require()  # as the assertion does
+    assert isinstance(raised.value, AssertionError)
+    text = str(raised.value)
     assert f"constraint ({broken.constraint})" in text
     assert repr(broken.parameter) in text
     owner, reader = sorted(broken.users, key=str)[0]

@@ -172,7 +172,12 @@ class Leaving:
         """Integers at the same place of several clients' uploads are less likely a coincidence."""
         for (name, path, place), users in matches.items():
             where = f"in {path!r}, from number {place} on"
-            if sum(users.values()) - math.log2(places) < _SURE:
+            # Clients with the same integers are one coincidence.
+            different = {
+                self.steps.origin[user][name].numpy().tobytes(): bits
+                for user, bits in users.items()
+            }
+            if sum(different.values()) - math.log2(places) < _SURE:
                 self.report.advise(
                     f"the integers of {name!r} stand in {path!r}, which may be a coincidence: "
                     "there are few of them, or of different ones"
