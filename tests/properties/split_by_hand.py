@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from itertools import product
 
 import torch
@@ -39,19 +40,19 @@ def shows_by_hand(build: Callable[[Shape], Case], shape: Shape, violation: Viola
     assert violation.smallest is not None
     assert violation.owner is not None
     writes = "overwrites" in violation.reaches or "writes into" in violation.reaches
+
+    @lru_cache
+    def ends(seed: int, others: str, scale: float, kind: str = "") -> tuple[Bits, bool]:
+        found = build(shape)
+        memory = Memory(found.model, found.loss)  # globals would last until the next run
+        try:
+            return _Hand(found, violation, seed, scale, others).run(kind)
+        finally:
+            memory.restore()
+
     for seed, others, kind, scale in _tries():
-
-        def ends(*, second: bool) -> tuple[Bits, bool]:
-            found = build(shape)
-            memory = Memory(found.model, found.loss)  # globals would last until the next run
-            try:
-                hand = _Hand(found, violation, seed, scale, others)  # noqa: B023
-                return hand.run(kind, second=second)  # noqa: B023
-            finally:
-                memory.restore()
-
-        one, wrote = ends(second=False)
-        if wrote if writes else one != ends(second=True)[0]:
+        one, wrote = ends(seed, others, scale)
+        if wrote if writes else one != ends(seed, others, scale, kind)[0]:
             return True
     return False
 
@@ -84,9 +85,12 @@ class _Hand:
                 if user != reader and others != "normal":
                     self._redraw(user, name, others)
 
-    def run(self, kind: str, *, second: bool) -> tuple[Bits, bool]:
-        """What the last training ends with, and whether it wrote what is not its own."""
-        smallest = self._violation.smallest
+    def run(self, kind: str) -> tuple[Bits, bool]:
+        """What the last training ends with, and whether it wrote what is not its own.
+
+        The first run of a violation has no kind: the owner's values do not change.
+        """
+        smallest, second = self._violation.smallest, bool(kind)
         assert smallest is not None
         moves = second and not smallest.left_out
         if moves and "owner's" not in smallest.changes:
@@ -165,7 +169,7 @@ class _Hand:
         weights = [each for each in model.parameters() if each.requires_grad]
         optimizer = torch.optim.SGD(weights, lr=0.01, momentum=0.9)
         draw = torch.Generator().manual_seed(1000 * self._seed + user)
-        torch.manual_seed(user)
+        torch.default_generator.manual_seed(user)  # of all devices takes far longer
         ends: Bits = []
         for _ in range(smallest.steps):
             batch = self._case.batches()(user, draw)

@@ -14,6 +14,7 @@ import sysconfig
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from types import FrameType
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -167,9 +168,10 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         )
         self._held += [*tensors, *made]
         largest = max((each.numel() for each in tensors), default=0)
+        place = self._place()
         event = _Event(
             what=func._schema.name.partition("::")[2],
-            place=self._place(),
+            place=place,
             inputs=(*inputs, *([(_STREAM, stream)] if draws else [])),
             plain=tuple(each for each in given if isinstance(each, _NUMBERS)),
             outputs=(*map(_digest, (*made, *changed)), *([self._stream] if draws else [])),
@@ -177,7 +179,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             plain_output=tuple(each for each in results if isinstance(each, _NUMBERS)),
             is_view=is_view,
             narrows=any(each.numel() < largest for each in made),
-            hidden=self._hidden(),
+            hidden=self._hidden() if place is None else "",
         )
         self.events.append(event)
         if self._watched is not None and self.overwrites is None:
@@ -238,7 +240,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def _place(self) -> tuple[str, int, str] | None:
         frame: FrameType | None = sys._getframe(2)
         while frame is not None and frame is not self._outermost:
-            if _is_under_test(frame):
+            if _is_under_test(frame.f_code.co_filename):
                 return frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name
             frame = frame.f_back
         return None
@@ -248,7 +250,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         frame: FrameType | None = sys._getframe(2)
         while frame is not self._outermost and frame is not None:
             file = frame.f_code.co_filename
-            if _is_under_test(frame):
+            if _is_under_test(file):
                 return ""
             if file.startswith("<"):
                 return f"in {file}, which has no file"
@@ -258,7 +260,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return ""
 
     def _trace(self, frame: FrameType, _event: str, _argument: object) -> Any:
-        return self._trace_line if _is_under_test(frame) else None
+        return self._trace_line if _is_under_test(frame.f_code.co_filename) else None
 
     def _trace_line(self, frame: FrameType, event: str, _argument: object) -> Any:
         if event == "line":
@@ -447,15 +449,17 @@ class _Runs:
                     return
 
 
-def _is_under_test(frame: FrameType) -> bool:
-    file = frame.f_code.co_filename
+@cache
+def _is_under_test(file: str) -> bool:
     if file.startswith("<"):  # generated code, but for cells of a notebook
         return file.startswith("<ipython")
     return _PACKAGES not in file and not file.startswith(_LIBRARIES)
 
 
 def _stream() -> bytes:
-    return torch.get_rng_state().numpy().tobytes()
+    # What is looked at here must not become an event.
+    with torch._C.DisableTorchFunction(), torch._C._DisableTorchDispatch():
+        return torch.default_generator.get_state().numpy().tobytes()
 
 
 def _key(tensor: Tensor) -> _Key:
@@ -468,7 +472,8 @@ def _key(tensor: Tensor) -> _Key:
 
 def _digest(tensor: Tensor) -> bytes:
     try:
-        values = raw_bytes(tensor.to_dense() if tensor.layout is not torch.strided else tensor)
-        return hashlib.blake2b(values.numpy().data, digest_size=8).digest()
+        with torch._C.DisableTorchFunction(), torch._C._DisableTorchDispatch():
+            values = raw_bytes(tensor.to_dense() if tensor.layout is not torch.strided else tensor)
+            return hashlib.blake2b(values.numpy().data, digest_size=8).digest()
     except (NotImplementedError, RuntimeError):
         return b""
