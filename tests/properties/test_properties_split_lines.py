@@ -20,6 +20,7 @@ from secure_fedrec.properties.split import (
     keep_local,
 )
 from secure_fedrec.properties.split.aggregation import Aggregator
+from secure_fedrec.properties.split.reading import Recorder
 from tests.properties.split_checks import check as check_model
 from tests.properties.split_zoo import Factorisation, Shape, case, own
 from tests.properties.split_zoo_broken import BROKEN
@@ -417,3 +418,16 @@ def test_every_parameter_has_lines() -> None:
     assert len(report.violations) == 2 * 6 * 5
     found = [each.parameter for each in report.violations if each.line is not None]
     assert Counter(found) == {"users.weight": 3, "own_bias": 3}
+
+
+def test_a_recorder_notes_what_the_code_does_and_not_what_it_looks_at() -> None:
+    recorder, weight = Recorder(), torch.ones(3)
+    with recorder.recording():
+        largest(weight)
+    done = [each.what for each in recorder.events]
+    assert done == ["", "mul", "", "max", "_local_scalar_dense", "item"]
+
+
+def largest(weight: Tensor) -> float:
+    doubled = weight * 2
+    return doubled.max().item()
