@@ -120,10 +120,11 @@ def fitting_subsets(
         return np.zeros((0, raters), dtype=np.int64)
     base = np.repeat(np.arange(len(right)), sizes)
     place = order[np.arange(len(base)) - np.repeat(np.cumsum(sizes) - sizes, sizes) + first[base]]
-    # A second direction drops nearly all of them before they are put together.
+    # A second direction drops nearly all, by no less than each one's bound in the check below.
     other = columns.values @ line[::-1]
     off = float(target @ line[::-1]) - other[left.T].sum(axis=0)[place]
-    near = np.abs(off - other[right.T].sum(axis=0)[base]) <= SLACK * slack
+    errors = columns.errors[left.T].sum(axis=0)[place] + columns.errors[right.T].sum(axis=0)[base]
+    near = np.abs(off - other[right.T].sum(axis=0)[base]) <= SLACK**2 * (error + errors)
     chosen = np.concatenate([left[place[near]], right[base[near]]], axis=1)
     whose = np.sort(columns.who[chosen], axis=1)
     chosen = chosen[(whose[:, 1:] != whose[:, :-1]).all(axis=1)]
