@@ -27,7 +27,7 @@ providers._get_local_constants = Constants
 _QUICK = 0.1
 _SECONDS = "secure_fedrec/seconds"
 _TAKEN = defaultdict[str, float](float)
-_WAITING = ("test_deploy_flower.py", "test_mutants_table.py")
+_WAITING = ("test_deploy_flower.py", "test_adversary_deployed.py", "test_mutants_table.py")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

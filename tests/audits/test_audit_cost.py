@@ -87,10 +87,11 @@ if sys.argv[1] == "starts":  # holds a lot, and goes on with what is small
     held = np.ones(10**8)
     ended = subprocess.run([sys.executable, *sys.argv[2:]], stdout=subprocess.PIPE, check=True)
     sys.exit(sys.stdout.write(ended.stdout.decode()) and 0)
+several = int(sys.argv[1]) > 1
 shared = np.ones(2 * 10**7)  # 160 MB, once
 def work(number):
     own = np.full(10**7, number)  # 80 MB each
-    time.sleep(1.5)
+    time.sleep(1.5 if several else 0)  # so that all hold theirs at once
     return int(own.sum() + shared.sum() > 0)
 print(peak_bytes() / 1e6)
 shared_out(work, 3, workers=int(sys.argv[1]))
