@@ -119,7 +119,8 @@ class ConfigError(FedRecError, ValueError):
         self.choices = None if choices is None else tuple(choices)
         self.related = dict(related)
         self._clause = problem
-        given = "" if value is MISSING or value is None else f" = {value!r}"  # no file says None
+        # None cannot be written in a file.
+        given = "" if value is MISSING or value is None else f" = {value!r}"
         text = f"{key}{given}: {self.problem}"
         if self.choices is not None:
             text += (

@@ -25,7 +25,7 @@ _REALS = np.array(
     [*(1 + tenths / 10 for tenths in range(1, 100)), *range(12, 64), *range(64, 257, 8)]
 )
 _INTEGERS = np.array(sorted({*range(2, 65), *range(68, 129, 4), *range(136, 513, 8)}), dtype=float)
-# Without sampling a curve is a formula, and small costs want very large orders.
+# Without sampling a Rényi curve is a closed formula; small costs need very large orders.
 _LARGE = np.unique(np.round(np.geomspace(513, 2**24, 160)))
 
 MOST_POINTS = 2**22
@@ -130,7 +130,7 @@ def _rdp(events: Sequence[Event], adversary: Adversary, delta: float) -> _Price:
         return found
     try:
         return min(found, _prv(events, adversary, delta))
-    except (MissingExtraError, ConfigError):  # what was found is a bound, if not the tightest
+    except (MissingExtraError, ConfigError):  # the Rényi bound holds, too
         return found
 
 
@@ -176,7 +176,7 @@ def _prv(events: Sequence[Event], adversary: Adversary, delta: float) -> _Price:
     engine = PRVAccountant()
     for event in events:
         mechanism = event.mechanism
-        renyi_curve(event, adversary, np.array([2.0]))  # what has no price is refused alike
+        renyi_curve(event, adversary, np.array([2.0]))  # refuses the same events as Rényi
         if not (isinstance(mechanism, GaussianNoise) and mechanism.form == "rounded"):
             raise ConfigError(
                 "dp.accountant", "prv", f"knows continuous Gaussian noise only, not {mechanism}"
@@ -187,7 +187,7 @@ def _prv(events: Sequence[Event], adversary: Adversary, delta: float) -> _Price:
     rounds = [count for *_, count in engine.history]
     epsilon = math.inf
     with warnings.catch_warnings(), np.errstate(all="ignore"):  # at q = 1 Opacus takes ln(1 - q)
-        # A best order at an end of its range gives a bound too, if not the tightest.
+        # A best order at an end of the range still gives a valid bound, perhaps not the tightest.
         warnings.filterwarnings("ignore", message="Optimal order is the", category=UserWarning)
         for error in _ERRORS:
             points = engine._get_domain(losses, rounds, error, delta / 1000).size

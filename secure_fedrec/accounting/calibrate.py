@@ -48,7 +48,7 @@ def find_noise_multiplier(
         found = events_of(multiplier)
         try:
             spent = spend(found, adversary=adversary, delta=delta, accountant=accountant)
-        except ConfigError as error:  # so little noise that its distance from its name eats delta
+        except ConfigError as error:  # so little noise that the sampling error uses up delta
             unpriced = error
             return False
         unpriced = None

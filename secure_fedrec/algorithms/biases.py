@@ -62,7 +62,7 @@ def fit_lines(biases: FloatArray, rated: Rated, *, pull: float) -> Lines:
     counts = np.maximum(rated.counts, 1)[:, None]
     centres = segment_totals(given, rated.indptr) / counts
     given -= np.repeat(centres, rated.counts, axis=0)
-    # Of the bias with itself, and with the rating.
+    # Sums of squared biases, and of biases times ratings.
     products = segment_totals(given * given[:, :1], rated.indptr)
     slopes = np.ones(len(counts))
     fitted = products[:, 0] > 0

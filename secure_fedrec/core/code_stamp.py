@@ -91,13 +91,13 @@ def _(value: CodeType, called: _Called) -> object:
 @_told.register(bytes)
 @_told.register(NoneType)
 def _(value: Any, called: _Called) -> object:
-    if isinstance(value, Enum):  # an integer before it is a member, to Python
+    if isinstance(value, Enum):  # dispatch would take an IntEnum member for an integer
         return _told.dispatch(Enum)(value, called)
     return type(value).__name__, repr(value)
 
 
 @_told.register
-def _(value: float | complex, _: _Called) -> object:  # not all that are none look alike
+def _(value: float | complex, _: _Called) -> object:  # NaNs with different bits are told apart
     return type(value).__name__, struct.pack("<2d", value.real, value.imag)
 
 
@@ -139,7 +139,7 @@ def _(value: type, called: _Called) -> object:
 
 @_told.register
 def _(value: EnumType, called: _Called) -> object:
-    members: dict[str, Any] = dict(value.__members__)  # other names of one included
+    members: dict[str, Any] = dict(value.__members__)  # including aliases
     return value.__qualname__, [(each, _told(members[each], called)) for each in members]
 
 
@@ -177,5 +177,5 @@ def _several(value: Any) -> tuple[Any, ...]:
 def _source(path: Path) -> bytes:
     try:
         return path.read_bytes()
-    except OSError:  # of an archive, say: it is as its release
+    except OSError:  # in an archive, for example, where files do not change
         return b""

@@ -45,7 +45,7 @@ def _teach_compiler() -> None:
     @typeof_impl.register(Late)
     def _(late: Late, _context: Any) -> Any:
         made, known = late.made, cpu_target.typing_context
-        known.refresh()  # what has just been made
+        known.refresh()  # registers the type just made
         return known.resolve_value_type(made)
 
 
@@ -116,7 +116,7 @@ def _await_compiler(lock: Any) -> None:
         def on_end(self, _: Any) -> None:
             if threading.current_thread() is threading.main_thread() and not lock.is_locked():
                 event.unregister("numba:compiler_lock", self)  # type: ignore[no-untyped-call]
-                while _AFTERWARDS:  # a signal may have come while another one was handled
+                while _AFTERWARDS:  # another signal may have come meanwhile
                     _AFTERWARDS.pop()()
 
     event.register("numba:compiler_lock", Listener())  # type: ignore[no-untyped-call]

@@ -39,7 +39,7 @@ def replace_file(
         return
     try:
         place = path.resolve()
-    except RuntimeError:  # up to Python 3.12; later ones give the path as far as it leads
+    except RuntimeError:  # a loop of links; Python 3.13 resolves what it can
         place = path
     if place.is_symlink():  # to itself
         raise OSError(ELOOP, os.strerror(ELOOP), str(path))
@@ -49,7 +49,7 @@ def replace_file(
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
         with os.fdopen(descriptor, "wb") as stream:
             if private:
-                os.fchmod(descriptor, mode)  # a leftover of a killed run keeps the mode it had
+                os.fchmod(descriptor, mode)  # a file left by a killed run keeps its old mode
             write(stream.write)
             stream.flush()
             if durable:

@@ -40,11 +40,11 @@ def compile_cached(loop: Callable[..., object], *, error_model: ErrorModel = "py
 
     compiler = partial(njit, nogil=True, error_model=error_model)
     if (stamp := follows_from(loop)) is not None:
-        with contextlib.suppress(RuntimeError):  # the compiler finds no folder to write
+        with contextlib.suppress(RuntimeError):  # Numba cannot write to a folder
             return _forgiving(compiler(cache=True)(loop), stamp)
         if folder := _own_folder():
             config.CACHE_DIR = str(folder)  # type: ignore[attr-defined]
-            with contextlib.suppress(RuntimeError):  # nor the loop's file
+            with contextlib.suppress(RuntimeError):  # or cannot find the loop's file
                 return _forgiving(compiler(cache=True)(loop), stamp)
     return compiler(loop)
 
@@ -95,7 +95,7 @@ def _forgiving(compiled: Any, stamp: str) -> Any:
 
     def save_overload(signature: Any, data: Any) -> None:
         try:
-            if follows_from(loop) == stamp:  # no array was written to since
+            if follows_from(loop) == stamp:  # the arrays it reads did not change
                 save(signature, data)
         except Exception as refused:
             _tell_unused(kept.cache_path, refused)
@@ -107,7 +107,7 @@ def _forgiving(compiled: Any, stamp: str) -> Any:
             _tell_unused(kept.cache_path, refused)
         except Exception:
             with contextlib.suppress(OSError):
-                kept.flush()  # so that it is written anew
+                kept.flush()  # so that the cache is written again
         return None
 
     kept.save_overload, kept.load_overload = save_overload, load_overload

@@ -54,7 +54,7 @@ class StoredArray:
                 if not part:
                     raise ValueError(f"{self.name} ends early")
                 read += part
-            if stream.read(1):  # also has the checksum compared
+            if stream.read(1):  # reading to the end compares the checksum
                 raise ValueError(f"{self.name} is longer than its header says")
 
 
@@ -83,7 +83,7 @@ def read_npz(path: Path, *, later: str | None = None, stored: bool = False) -> d
     """
     with _opened(path) as archive:
         members = archive.infolist()
-        # Nobody writes comments: a length that became one swallows the next members.
+        # NumPy never writes comments: a damaged length field can turn the next members into one.
         if any(member.comment for member in members):
             raise ValueError(_WRONG)
         if stored:
@@ -174,7 +174,7 @@ def _array(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> npt.NDArray[Any
     try:
         with archive.open(member) as stream:
             shape, _, dtype = _told(stream)
-            # Memory is taken for the shape that a header tells: it has to be that of the content.
+            # Memory is allocated by the shape in the header, so it has to match the content.
             if stream.tell() + math.prod(shape) * dtype.itemsize != member.file_size:
                 raise ValueError(f"{_WRONG}: the header of an array tells another size")
     except zipfile.BadZipFile as damage:

@@ -72,7 +72,7 @@ class Registry(Mapping[str, Thing]):
     def __len__(self) -> int:
         return len(self.shipped) + len(self._added)
 
-    __eq__, __hash__ = object.__eq__, object.__hash__  # it is what it is, whatever is added
+    __eq__, __hash__ = object.__eq__, object.__hash__  # identity: entries may be added
 
     def __repr__(self) -> str:
         return f"Registry({self.kind!r}, {list(self)})"
@@ -124,7 +124,7 @@ class Derived(Mapping[Key, Thing], Generic[Key, Thing]):
     def __len__(self) -> int:
         return len(self._made())
 
-    __eq__, __hash__ = object.__eq__, object.__hash__  # as of what it follows from
+    __eq__, __hash__ = object.__eq__, object.__hash__  # identity, as for its source
 
     def __repr__(self) -> str:
         return repr(self._made())

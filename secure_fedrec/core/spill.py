@@ -57,7 +57,7 @@ class Spill:
         self._file.seek(place)
         flat = np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
         written = 0
-        while written < len(flat):  # an unbuffered file may take less than all
+        while written < len(flat):  # an unbuffered write may be partial
             written += self._file.write(flat[written:])
         self._end += array.nbytes
         return Kept(np.empty(0, dtype=array.dtype), array.shape, place)

@@ -9,7 +9,8 @@ from threadpoolctl import ThreadpoolController
 
 def one_thread() -> AbstractContextManager[object]:
     """A context in which the libraries that are loaded by now use one thread each."""
-    # Looking for them reads the process's memory map; nothing is loaded unless a module is.
+    # Looking for thread pools reads the process's memory map, so this is done only once a module is
+    # loaded.
     found: AbstractContextManager[object] = _controller(len(sys.modules)).limit(limits=1)
     return found
 

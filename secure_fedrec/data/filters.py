@@ -10,7 +10,7 @@ from secure_fedrec.data.ratings import RatingTable
 from secure_fedrec.data.splits import random_words
 from secure_fedrec.errors import ConfigError, DataError
 
-# Keeps this draw unrelated to other uses of the same seed (see ``splits``).
+# Separates this draw from other uses of the same seed (see ``splits``).
 _SAMPLE = 5
 
 

@@ -18,7 +18,7 @@ from secure_fedrec.data.splits import Split
 from secure_fedrec.errors import ConfigError, DataError
 from secure_fedrec.vault import Vault
 
-# Keeps these draws unrelated to other uses of the same seed (see ``splits``).
+# Separates these draws from other uses of the same seed (see ``splits``).
 _NEGATIVES: Final = 4
 _NO_ITEM: Final = -1
 

@@ -169,7 +169,7 @@ def _draw(
             out[kept.items[row]] = True
         size = 0
         for item in range(n_items):
-            pool[size] = item  # written before it is known whether it counts: no branch
+            pool[size] = item  # written first and counted after: avoids a branch
             size += not out[item]
         drawn = min(per_positive, size)
         for row in range(rated.indptr[client], rated.indptr[client + 1]):

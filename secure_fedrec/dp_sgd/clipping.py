@@ -70,7 +70,7 @@ class ClippedGradients:
     def close(self) -> None:
         """Take Opacus' hooks off the model."""
         self._ghost.to_standard_module()
-        for layer in self._model.modules():  # what Opacus leaves there after a refusal
+        for layer in self._model.modules():  # left there by Opacus if it raised
             vars(layer).pop("activations", None)
             vars(layer).pop("max_batch_len", None)
 
@@ -150,7 +150,7 @@ class ClippedGradients:
             with TensorHooksTold():
                 found = self._losses(self._ghost, batch)
         except NotImplementedError:
-            # Opacus' word for a layer's second call; it counts the calls on the parameters.
+            # Opacus raises this at a layer's second call; it counts calls at the parameters.
             for name, weight in self._weights.items():
                 if vars(weight)["_forward_counter"] > 1:
                     raise without_norms(name, "is used by a second call of a layer") from None
@@ -175,7 +175,7 @@ class ClippedGradients:
             if [] in vars(layer).get("activations", []):
                 raise without_norms(name, "is given its input by name")
         for weight in self._weights.values():
-            vars(weight).pop("_norm_sample", None)  # of the step before
+            vars(weight).pop("_norm_sample", None)  # from the step before
         _backward(found[chosen].sum(), again=True)
         norms = {}
         for name, weight in self._weights.items():
@@ -199,6 +199,6 @@ def count_uses(found: Tensor) -> Counter[int]:
 
 def _backward(total: Tensor, *, again: bool = False) -> None:
     with warnings.catch_warnings():
-        # An embedding's input are positions: Opacus' hooks need no gradient with respect to them.
+        # The input of an embedding is indices: Opacus' hooks need no gradient with respect to them.
         warnings.filterwarnings("ignore", message="Full backward hook is firing")
         total.backward(retain_graph=again)  # type: ignore[no-untyped-call]

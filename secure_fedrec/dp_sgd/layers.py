@@ -94,7 +94,8 @@ def _without_formula(layer: nn.Module) -> str | None:
     if isinstance(layer, nn.EmbeddingBag):
         return "is not a layer that Opacus has a formula of norms for"
     trainable = any(weight.requires_grad for weight in layer.parameters(recurse=False))
-    # Opacus would call other layers again, on their first argument only: another gradient's norm.
+    # Opacus calls other layers again with their first argument only, which gives the norm of
+    # another gradient.
     if trainable and type(layer) not in GradSampleModuleFastGradientClipping.GRAD_SAMPLERS:
         return "holds parameters and is not a layer that Opacus has a formula for"
     return None

@@ -66,7 +66,7 @@ class SingleGradients:
         require_precise(graph_nodes(found))
         require_no_weight_hooks(self._weights)
         if not found.requires_grad:
-            return  # it says nothing of any weight
+            return  # its gradient is 0 at every weight
         told = torch.autograd.grad(found.sum(), weights, allow_unused=True, materialize_grads=True)
         squares = [part.double().square().sum().cpu() for part in told]
         norm = float(torch.stack(squares).sum().sqrt())

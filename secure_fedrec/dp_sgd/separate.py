@@ -86,7 +86,8 @@ def _require_separate_from_others(
 ) -> None:
     alone = learn(batch, chosen)
     for name, norm in alone.norms.items():
-        if bool((norm.cpu()[~chosen] > 0).any()):  # NaN is divergence, and found by the noise
+        # NaN means divergence, which adding noise reports.
+        if bool((norm.cpu()[~chosen] > 0).any()):
             raise refused(name, "the losses of some examples depend on others' rows")
     rows = torch.arange(len(chosen))
     rows[~chosen] = int(chosen.nonzero()[0])
@@ -138,7 +139,7 @@ def require_no_batch_size(model: nn.Module, batch: Batch, find: Callable[[Batch]
         each = [find(of).detach().double().abs().sum() for _ in range(draws)]
         return float(torch.stack(each).mean())
 
-    # With gradients, for losses may put hooks on tensors.
+    # With gradients enabled, since losses may put hooks on tensors.
     with torch.random.fork_rng(devices=sorted(i for i in used if i is not None)):
         for learning in (training, False):
             model.train(learning)

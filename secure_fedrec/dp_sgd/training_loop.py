@@ -100,7 +100,7 @@ def train_privately(
                     gradients.leave(tuple(column[chosen] for column in data))
                 _noise_gradients(list(weights.values()), noise, config.expected_batch)
                 optimizer.step()
-                for row, kept in padding:  # no example moves them: they are public as they were
+                for row, kept in padding:  # padding rows depend on no example: restored
                     row.copy_(kept)
         return _events(config, dimension, noise.table)
     finally:
@@ -174,7 +174,7 @@ def _events(config: DpSgdConfig, size: int, table: NoiseTable) -> tuple[Event, .
             noised_against=("server", "release"),
             rounds=config.steps,
             sampling=Sampling(rate=config.rate, secret_from=("server", "release")),
-            participation="hidden",  # one draw a step, over a constant, for an empty batch too
+            participation="hidden",  # one draw per step, also for an empty batch
             distance=min(1.0, size * table.distance),
             assumes=(
                 "floating-point error in gradients stays within 2^-10 of the clip",

@@ -202,7 +202,7 @@ class Mix:
             carrier.join()
 
     def _mix(self) -> None:
-        with contextlib.suppress(ProtocolError):  # too few to be mixed: they wait
+        with contextlib.suppress(ProtocolError):  # too few cells to mix: they wait
             batch = self._node.flush()
             self._carriers = [thread for thread in self._carriers if thread.is_alive()]
             carrier = threading.Thread(target=self._carry, args=(batch,))

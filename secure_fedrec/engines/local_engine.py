@@ -164,7 +164,7 @@ class LocalEngine:
         self._cohort = cohort if cohort is not None else CohortConfig()
         self._participants = participants
         self._undo_bytes = undo_bytes
-        self._clipped = 0  # values, in the round before
+        self._clipped = 0  # clipped values of the previous round
         self._measure_every = measure_every
         self.public = algorithm.initial_public(n_rows, streams)
         algorithm.initialise(vault, streams)
@@ -203,7 +203,7 @@ class LocalEngine:
             for part, clients in parts:
                 self.wire.note_result(round_, part, to=clients)
             self.wire.end_round(round_)
-        except BaseException:  # an interrupt, too, must leave no client half trained
+        except BaseException:  # also on interrupts: no client stays half trained
             self.vault.end(undo=True)
             self.public = public
             self.wire.meter.restore(meter)
@@ -308,7 +308,7 @@ class LocalEngine:
 
 
 def _measures(step: object) -> TypeGuard[MeasuredStep]:
-    return hasattr(step, "measure")  # to ask a protocol takes longer than some steps do
+    return hasattr(step, "measure")  # isinstance with a protocol is slower than some steps
 
 
 def require_fits(algorithm: Algorithm, stack: Stack, n_rows: int) -> None:

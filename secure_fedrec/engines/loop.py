@@ -424,7 +424,7 @@ def _settled(kind: type[Terms], size: int, settings: Mapping[str, Any], **own: A
             raise ConfigError(f"protection.{name}", value, "is not a setting here", known)
     terms = kind(**own, **settings)
     if terms.adversary == "active":
-        terms = replace(terms, beacon="operator")  # this process publishes it
+        terms = replace(terms, beacon="operator")  # this process publishes the beacon
     if "min_survivors" in settings:
         return terms
     return replace(terms, min_survivors=max(2, size - share_of(terms.dropout, size)))

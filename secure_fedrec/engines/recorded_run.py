@@ -84,8 +84,9 @@ class RecordedRun:
         self._seal = None if directory is None else RecordingSeal(directory, {}, rounds=0)
         self._seen = BlockStore(None if directory is None else directory / "transcript")
         self._hidden = BlockStore(None if directory is None else directory / "truth")
-        # The seed stands in the configuration: tags that followed from it would name senders. Bound
-        # to the examples as well, they are the same when the run is resumed or repeated.
+        # The seed stands in the configuration: tags that followed from it would name senders. They
+        # are bound to the examples as well, and so are the same when the run is resumed or
+        # repeated.
         arrival = streams.bound_to(problem.vault.secret()).stream("arrival")
         recorder = Recorder(
             policy=policy,
@@ -112,9 +113,9 @@ class RecordedRun:
         self.absent: dict[int, IntArray] = {}
         self.table_digests: list[str] = []
         if directory is not None:
-            for local in ("truth", "transcript"):  # neither is for anybody else to read
+            for local in ("truth", "transcript"):  # readable by their owner only
                 (directory / local).mkdir(mode=0o700, parents=True, exist_ok=True)
-                (directory / local).chmod(0o700)  # of an earlier version, or copied
+                (directory / local).chmod(0o700)  # in case it exists with another mode
             self.transcript.save_manifest(directory / "transcript")
 
     @property
@@ -294,7 +295,7 @@ def projected_own_bytes(
     vault, table = problem.vault, BlockLayout(blocks_of(algorithm, problem))
     rows = int(upload_rows(algorithm, vault, problem.n_rows).sum())
     words = rows * table.width * np.dtype(stack.codec.dtype).itemsize
-    each = 16 if stack.cloak is None else 25  # number and length; exempt, and how many are virtual
+    each = 16 if stack.cloak is None else 25  # bytes: number and length; exempt and virtual rows
     named = vault.n_clients * each + rows * row_dtype(table.rows).itemsize
     return sum(
         invited * (len(rounds) * named + policy.kept(rounds) * words) // vault.n_clients

@@ -74,7 +74,7 @@ def best_threshold(scores: FloatArray, positive: BoolArray) -> float:
     hits = np.cumsum(positive[order])
     said = np.arange(1, len(scores) + 1)
     values = 2 * hits / (said + int(hits[-1]))
-    # Equal scores are parted by no threshold.
+    # A threshold cannot separate equal scores.
     values[:-1][ordered[:-1] == ordered[1:]] = -1.0
     last = int(np.argmax(values))
     above = float(ordered[last])

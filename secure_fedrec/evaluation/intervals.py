@@ -73,7 +73,7 @@ def _kept(n_clients: int, draws: int, seed: int) -> npt.NDArray[np.unsignedinteg
         return np.concatenate([*_draw(n_clients, draws, seed)])
     packed = []
     for block in _draw(n_clients, draws, seed):
-        if block.max(initial=0) > _HALF:  # one of 10^13 draws of a client
+        if block.max(initial=0) > _HALF:  # happens about once in 10^13 draws of a client
             return np.concatenate([*_draw(n_clients, draws, seed)])
         both = block[:, ::2].astype(np.uint8)
         both[:, : n_clients // 2] |= block[:, 1::2].astype(np.uint8) << np.uint8(4)
@@ -141,7 +141,7 @@ def mean_interval(
         raise ValueError("no client has both positives and negatives: there is no AUC to average")
     # Not a BLAS product: its last bits depend on the number of threads.
     means = [(w * known).sum(axis=1) / len(known) for w in resampled(len(known), draws, seed)]
-    # Equal values are told by themselves, as rounding makes their resampled means differ.
+    # Equal values are compared directly, because rounding makes their resampled means differ.
     drawn = np.concatenate(means) if known.min() < known.max() else known
     return percentile_interval(float(known.mean()), drawn, len(known), confidence, span)
 

@@ -126,7 +126,7 @@ def _as_few(case: RankingCase, drawn: BoolArray) -> float:
     there = negatives >= 0
     among = (drawn[clients[:, None], negatives] & there).sum(axis=1) + own
     odds = among / (there.sum(axis=1) + 1.0)
-    # Of how many are drawn, up to what was found: a Poisson binomial distribution.
+    # Distribution of the number drawn, up to the number found: Poisson binomial.
     shares = np.zeros(int(own.sum()) + 1)
     shares[0] = 1.0
     for share in odds[odds > 0].tolist():

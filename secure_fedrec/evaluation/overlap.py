@@ -73,7 +73,8 @@ def rank_biased_overlap(
             raise ValueError("an item occurs twice in a ranking")
     rows, depth = first.shape
     shared = np.zeros((rows, depth))
-    for place in range(depth):  # the item at this place of the first, wherever the second has it
+    # The item at this place of the first ranking, at any place of the second.
+    for place in range(depth):
         row, where = np.nonzero(second == first[:, place : place + 1])
         np.add.at(shared, (row, np.maximum(where, place)), 1.0)
     depths = np.arange(1, depth + 1)

@@ -60,7 +60,7 @@ def tied_means(values: FloatArray, by_place: FloatArray) -> FloatArray:
     ordered = np.take_along_axis(values, order, axis=-1)
     begins = np.ones(values.shape, dtype=bool)
     begins[..., 1:] = ordered[..., 1:] != ordered[..., :-1]
-    group = np.cumsum(begins) - 1  # a group of ties does not go on in the next row
+    group = np.cumsum(begins) - 1  # ties do not span rows
     totals = np.bincount(group, weights=np.broadcast_to(by_place, values.shape).ravel())
     means = np.empty(values.shape)
     np.put_along_axis(means, order, (totals / np.bincount(group))[group].reshape(values.shape), -1)

@@ -51,7 +51,7 @@ def place_among_all(scores: FloatArray, item: int, apart: int, trained: IndexArr
     """Place of an item among all but ``trained`` and ``apart``, from 1; 0 without an item."""
     if item < 0:
         return 0
-    place = 0  # the item is one of those that score at least as much as it does
+    place = 0  # counts the item itself, so places start at 1
     for other in range(len(scores)):
         place += scores[other] >= scores[item]
     for other in trained:

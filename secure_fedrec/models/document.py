@@ -95,7 +95,7 @@ class DocumentModel(nn.Module):
             return outputs[length - 1, torch.arange(len(length))]
         if self.config.pooling == "mean":
             return (outputs * inside[:, :, None]).sum(0) / length[:, None]
-        # Outputs of an LSTM lie between -1 and 1: padding never is the maximum.
+        # Outputs of an LSTM lie between -1 and 1: padding is never the maximum.
         return outputs.masked_fill(~inside[:, :, None], -1.0).amax(0)
 
 

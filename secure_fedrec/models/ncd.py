@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from secure_fedrec.core.arrays import BoolArray, FloatArray
 from secure_fedrec.settings import Count, Filled, Settings, Share
 
-# A discrimination of 1 tells nobody apart: NCD's authors scale it so.
+# A discrimination of 1 would not separate users: NCD's authors scale it so.
 _DISCRIMINATION = 10.0
 
 

@@ -27,7 +27,7 @@ from secure_fedrec.protection.masking.messages.shamir import combine, split
 
 _BATCHES = 5
 _BATCH_SECONDS = 0.004
-_MOST_WORDS = 2**18  # longer vectors are measured on so many words and scaled
+_MOST_WORDS = 2**18  # times of longer vectors are extrapolated from this many words
 _MOST_SHARES = 256
 
 
@@ -176,7 +176,7 @@ def _seconds(call: Callable[[], object]) -> float:
             call()
         spent = process_time() - start
         if spent < _BATCH_SECONDS / 4 and calls < 2**20:
-            calls *= 4  # too short to trust the clock: not counted
+            calls *= 4  # too short for the clock's resolution: not counted
             continue
         fastest = min(fastest, spent / calls)
         batch += 1

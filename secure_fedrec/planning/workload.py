@@ -33,10 +33,12 @@ def client_seconds(config: MaskingConfig, calibration: Calibration) -> float:
     cost, k = calibration, config.neighbours
     seconds = (
         2 * cost.keygen  # mask and channel
-        + (2 * k + 1) * cost.agreement  # mask and channel per neighbour; channel to the server
-        + (2 * k + 4) * cost.box  # shares sent and received; keys for the server's eyes
-        + 3 * cost.sign  # advertisement, sharers, survivors (who signs); the rest carries MACs
-        + (6 + 2 * k + config.quorum) * cost.verify  # server, advertisements, sharers, quorum
+        # A mask and a channel per neighbour, a channel to the server.
+        + (2 * k + 1) * cost.agreement
+        + (2 * k + 4) * cost.box  # shares sent and received, keys sealed for the server
+        + 3 * cost.sign  # advertisement, sharers, survivors; others have MACs
+        # Signatures of server, keys, sharers and quorum.
+        + (6 + 2 * k + config.quorum) * cost.verify
         + 2 * cost.split
         + (k + 1) * cost.mask
         + cost.pack
@@ -53,7 +55,7 @@ def server_seconds(config: MaskingConfig, calibration: Calibration, *, dropped: 
     """CPU seconds of the server; ``dropped`` clients vanish after they shared their secrets."""
     cost, n, k = calibration, config.clients, config.neighbours
     survivors = n - dropped
-    pairs = dropped * k * survivors / (n - 1)  # expected neighbours of the dropped that survive
+    pairs = dropped * k * survivors / (n - 1)  # expected surviving neighbours of dropouts
     seconds = (
         6 * cost.sign  # a step is signed once for all
         + (n + survivors) * cost.verify  # advertisements, sharers
@@ -62,7 +64,7 @@ def server_seconds(config: MaskingConfig, calibration: Calibration, *, dropped: 
         + (n + 3 * survivors) * cost.box  # keys of shares, upload and reveal
         + survivors * (cost.tag + cost.unpack)
         + survivors * cost.mask  # self masks
-        + dropped * (cost.combine + cost.keygen)  # restored and checked against the public key
+        + dropped * (cost.combine + cost.keygen)  # restore a key and compare its public half
         + pairs * (cost.agreement + cost.mask)
     )
     seconds += n * (cost.server_client + k * cost.server_edge)

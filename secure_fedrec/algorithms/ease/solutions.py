@@ -71,7 +71,7 @@ class LowRank:
         """float64[B, m]."""
         inner = (rows @ (self.vectors * self.values)) @ self.vectors.T
         scores = np.asarray(inner / self.diagonal)
-        # B_jj is 0: an item's own part of its score is taken off.
+        # The diagonal of B is 0: an item's own contribution to its score is subtracted.
         own = np.einsum("ij,ij->i", self.vectors * self.values, self.vectors) / self.diagonal
         return np.asarray(scores - rows.multiply(own[None]).toarray())
 
@@ -172,7 +172,7 @@ def projection(gram: FloatArray, noise: float, rank: int) -> FloatArray:
     popularity = gram.sum(axis=1)
     doubt = np.sqrt(spread**2 * max(size - 1, 0) + noise**2)
     kept = np.flatnonzero(popularity > doubt)
-    if not len(kept):  # nothing but noise: the item that looks most popular
+    if not len(kept):  # only noise: keep the item with the largest value
         kept = np.array([int(np.argmax(popularity))])
     part = gram[np.ix_(kept, kept)]
     values, vectors = _leading(part, min(rank, len(kept)))
@@ -197,7 +197,7 @@ def _leading(matrix: FloatArray, count: int) -> tuple[FloatArray, FloatArray]:
     else:
         from scipy.sparse.linalg import eigsh  # noqa: PLC0415 - likewise
 
-        start = np.ones(size)  # ARPACK draws one else, another every time
+        start = np.ones(size)  # otherwise ARPACK starts at random
         values, vectors = eigsh(matrix, k=count, which="LA", v0=start)
     order = np.argsort(-values, kind="stable")[:count]
     return values[order], vectors[:, order]

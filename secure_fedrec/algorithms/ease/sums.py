@@ -49,9 +49,7 @@ class Triangle:
         """Largest magnitude of a value."""
         if self.largest_norm is None:
             return 1.0
-        return float(
-            max(1.0, _DOUBLED * min(1.0, self.largest_norm / 2))
-        )  # of two items, or of one
+        return float(max(1.0, _DOUBLED * min(1.0, self.largest_norm / 2)))  # two items, or one
 
     @property
     def whole_numbers(self) -> bool:

@@ -202,6 +202,7 @@ class AveragedDMF(_OverASum):
 
 def _nothing_below(others: FloatArray) -> FloatArray:
     """A sum that is left by rounding only is not a vector of an organisation."""
-    least = 1e-2  # above the rounding of 10 digits of a ring, far below the length of a vector
+    # Above the rounding of a ring with 10 binary digits, far below the length of a vector.
+    least = 1e-2
     lengths = np.sqrt((others**2).sum(axis=1))
     return np.where(lengths[:, None] >= least, others, 0.0)

@@ -92,7 +92,8 @@ class FURL:
         self._build = build
         self._loss = loss
         self._ring = ring
-        with seeded_torch(0):  # of names and shapes only: values are drawn under the run's seed
+        # Only names and shapes count here: values are drawn under the run's seed.
+        with seeded_torch(0):
             self._model = build()
         self.split = ParameterSplit.of(self._model, private=private)
         names = [segment.name for segment in self.split.private]
@@ -143,7 +144,7 @@ class FURL:
         uploads = np.empty((len(clients), self.split.n_federated + 1))
         steps = np.empty_like(private)
         self.split.write_federated(self._model, self.federated_values(public))
-        # w_f as the model's number format holds it: who learns nothing sends zeros.
+        # w_f in the model's number format, so that a client that learns nothing sends zeros.
         start = self.split.read_federated(self._model)
         for position, client in enumerate(clients.tolist()):
             self.split.write_federated(self._model, start)
@@ -168,7 +169,7 @@ class FURL:
             tables[_PRIVATE] = steps  # eq. 7
         else:
             tables[_PRIVATE] = private
-            # c_i d_i as the ring of the sum c holds them.
+            # c_i d_i in the fixed-point format in which the ring holds the sum of the c_i.
             coded = self._ring.decode(self._ring.encode(weights[:, None] * steps))
             started = np.full((len(steps), 1), float(round_))
             tables[_PENDING] = np.concatenate([started, coded], axis=1)

@@ -109,7 +109,7 @@ class HPFLTable:
 
 def count_accuracies(accuracies: FloatArray, buckets: int) -> IntArray:
     """int64[buckets], accuracies in [b / buckets, (b + 1) / buckets); 1 is in the last bucket."""
-    # The edges themselves decide: ``accuracy * buckets`` can round to the other side of one.
+    # Compared with the edges: ``accuracy * buckets`` can round across an edge.
     places = np.searchsorted(_edges(buckets), accuracies, side="right") - 1
     return np.bincount(places, minlength=buckets)
 
@@ -126,7 +126,7 @@ def accuracy_threshold(histogram: FloatArray, quantile: float) -> float:
         nothing was counted. What exceeds 0 is an accuracy with a weight in eq. 3.
     """
     total = float(histogram.sum())
-    if total <= 0 or quantile == 0:  # p is for the next round, whose accuracies may be smaller
+    if total <= 0 or quantile == 0:  # p is used in the next round, where accuracies may be smaller
         return 0.0
     bucket = int(np.searchsorted(np.cumsum(histogram), quantile * total, side="right"))
     edge = _edges(len(histogram))[min(bucket, len(histogram) - 1)]

@@ -20,7 +20,8 @@ from secure_fedrec.vault import Vault
 USER_CENTRES, ITEM_CENTRES = "user-centres", "item-centres"
 """Public extras: the centres of all drafts."""
 
-# Private tables by what they hold of a ``ClientModel``: any number of rows, or one array each.
+# Private tables, with the fields of ``ClientModel`` that they hold: of any number of rows, or of
+# one array per client.
 _RAGGED = {"users": "user_embeddings", "items": "item_representations"}
 _WHOLE = {"vectors": "attribute_vectors", "hidden": "hidden_vectors", "accuracies": "accuracies"}
 

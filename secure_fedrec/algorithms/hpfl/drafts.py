@@ -60,14 +60,14 @@ def cluster_centres(
     Raises:
         EncodingError: a value is NaN, infinite, or beyond single precision: training diverged.
     """
-    # A second and more to import, which settings can be read without.
+    # Imported late: it takes more than a second, and reading settings does not need it.
     from sklearn.cluster import KMeans  # noqa: PLC0415
     from sklearn.exceptions import ConvergenceWarning  # noqa: PLC0415
 
     if not len(points):
         return points.copy()
     with np.errstate(over="ignore", invalid="ignore"):
-        # Around their mean, where single precision tells most of them apart.
+        # Centred at their mean, where single precision separates most of them.
         single = (points - points.mean(axis=0)).astype(np.float32)
     if not np.isfinite(single).all():
         raise EncodingError("an embedding is not finite, or too large to be clustered")
@@ -80,7 +80,8 @@ def cluster_centres(
         random_state=seed,
     )
     with one_thread(), warnings.catch_warnings():
-        # Points that differ in their last bits become equal inside: clusters without a member.
+        # Points that differ only in their last bits become equal in the library, which leaves
+        # clusters without members.
         warnings.simplefilter("ignore", ConvergenceWarning)
         model.fit(single)
     centres = _means(points, model.labels_, least_members)

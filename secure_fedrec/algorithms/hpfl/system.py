@@ -166,7 +166,7 @@ class HPFL:
             share, seeding = self.config.centres, self.config.seeding
             for drafts, centres in ((USER_DRAFTS, USER_CENTRES), (ITEM_DRAFTS, ITEM_CENTRES)):
                 found = aggregate.bags[drafts]
-                if len(found):  # nobody sent a draft: the old centres stay
+                if len(found):  # no client sent a draft: the old centres stay
                     extras[centres] = cluster_centres(
                         found, share, seed=public.round, seeding=seeding
                     )

@@ -178,7 +178,7 @@ def _unified_steps(models: Models, batch: Batch, losses: FloatArray, course: _Co
         for one in range(width):
             seen[one] = form.scale * dot(matrix, one, models.own, client, 0)
         losses[client] = _move_tables(models, batch, place, seen, shared[:0], course)
-        pulled = course.work.lines[PULL_U]  # what pulls on v; so pulled u^T on W, W^T pulled on u
+        pulled = course.work.lines[PULL_U]  # the gradient for v; W's is u^T times it
         rate = decay * course.rates.generator
         seen[:] = 0
         for one in range(width):

@@ -155,7 +155,7 @@ def _similar(
     shrink = one / np.float32(math.sqrt(square + TINY))
     np.dot(squares, ones, inverses)
     for row in range(len(rows)):
-        # Not ``/``, which is checked for a divisor of 0 and so takes one number at a time.
+        # Not ``/``: its check for a divisor of 0 prevents vector instructions.
         inverses[row] = np.divide(one, np.sqrt(inverses[row] + TINY))
         cosines[row] = cosines[row] * inverses[row] * shrink
 

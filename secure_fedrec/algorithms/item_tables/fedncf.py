@@ -169,7 +169,7 @@ def _step(
                     slope[half + k] += back * table[row, k]
                 for k in range(width):
                     moves[move, k] += back * shared[client, half + k]
-        for unit in range(units):  # what all examples have in common: W's part for u
+        for unit in range(units):  # the part of W that multiplies u is the same for all examples
             back, base = slope[units * 2 * width + unit], unit * 2 * width
             for k in range(width):
                 slope[base + k] = back * own[client, k]

@@ -120,7 +120,7 @@ def _step(
             errors[row - first] += np.float32(error) * share
             times[row - first] += 1
             slope[width] += np.float32(error) * share
-        # What the two means pull at a value, for each time that its row is in the batch.
+        # Gradient of the two means at a value, for each occurrence of its row in the batch.
         push = np.float32(2 * independence) * share / np.float32(width)
         pull = np.float32(sparsity) * share / np.float32(width)
         rate = np.float32(item_rate) * batch.rates[place]

@@ -48,7 +48,7 @@ class GPFedRec(PFedRec):
         """Mean tables of neighbours, in their place: float64[B, m, d]."""
         alike = np.zeros((len(tables), len(tables)))
         for part in parts_of_tables(tables):
-            single = part.astype(np.float32)  # as the clients hold them
+            single = part.astype(np.float32)  # in the clients' precision
             alike += single @ single.T
         lengths = np.sqrt(np.maximum(np.diagonal(alike), np.finfo(np.float32).tiny))
         alike /= np.outer(lengths, lengths)

@@ -171,5 +171,5 @@ def errors_of(
     for place in range(len(logits)):
         tail = tails[place]
         share = one if logits[place] >= nought else tail
-        # Not ``/``, which is checked for a divisor of 0 and so takes one number at a time.
+        # Not ``/``: its check for a divisor of 0 prevents vector instructions.
         errors[place] = np.divide(share, one + tail) - labels[place]

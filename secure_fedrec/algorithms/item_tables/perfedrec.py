@@ -47,7 +47,7 @@ class PerFedRec(FedMF):
     def mix(self, tables: FloatArray, own: FloatArray) -> FloatArray:
         """Mixtures of mean, cluster and own tables, in the own ones' place: float64[B, m, d]."""
         config = self.config
-        labels = np.empty(0, dtype=np.int64)  # where nothing is taken from clusters there are none
+        labels = np.empty(0, dtype=np.int64)  # empty where no cluster tables are mixed in
         if config.of_cluster > 0:
             labels = clusters_of(own, min(config.clusters, len(own)))
         of_own = 1 - config.of_all - config.of_cluster

@@ -46,7 +46,7 @@ def ranked_between_rounds(
     """
     found: dict[str, FloatArray] = {}
     table = public.table.astype(np.float32)
-    for client in range(case.n_clients):  # one at a time, as a dense method's models are large
+    for client in range(case.n_clients):  # one at a time: a dense method's models are large
         one = np.array([client])
         scores = algorithm.method.scores(algorithm.between_rounds(one, public, vault), table)
         for name, value in client_figures(case, one, client_ranks(case, one, scores)).items():

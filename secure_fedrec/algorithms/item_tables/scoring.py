@@ -18,7 +18,7 @@ def products(models: Models, table: SingleArray) -> SingleArray:
         float32[B, m].
     """
     scores = np.zeros((len(models.own), len(table)), dtype=np.float32)
-    if len(models.items) < scores.size:  # else every item has a row of its own
+    if len(models.items) < scores.size:  # otherwise every item has its own row
         _add_columns(np.ascontiguousarray(table.T), models.own, scores)
     score_rows(models, scores)
     return scores

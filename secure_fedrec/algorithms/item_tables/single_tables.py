@@ -117,7 +117,7 @@ class SingleTables(ItemTables):
         width, each = self.bag_sizes()[SINGLES]
         clients = np.rint(vectors[:, 0] * self._n_clients).astype(np.int64)
         items = np.rint(vectors[:, 1] * self.n_items).astype(np.int64)
-        if np.any(np.diff(clients) < 0):  # the order of a bag is its host's
+        if np.any(np.diff(clients) < 0):  # the host chooses the order of a bag
             order = np.lexsort((items, clients))
             vectors, clients, items = vectors[order], clients[order], items[order]
         who = clients[::each]
@@ -153,7 +153,8 @@ class SingleTables(ItemTables):
         width, each = self.bag_sizes()[SINGLES]
         values = np.zeros((len(clients), each, width))
         values[:, :, 0] = (clients / self._n_clients)[:, None]
-        values[:, :, 1] = np.arange(-1, self.n_items) / self.n_items  # within any ring's clip
+        # At most 1, so within the clip of any ring.
+        values[:, :, 1] = np.arange(-1, self.n_items) / self.n_items
         values[:, 0, 2 : 2 + self._own] = models.own
         values[:, 1:, 2 : 2 + self.width] = models.table.reshape(len(clients), self.n_items, -1)
         starts = np.arange(len(clients) + 1) * each
@@ -165,7 +166,7 @@ def _packed(found: FloatArray, width: int) -> FloatArray:
     """The tables of what clients gave out, side by side where those lay: float64[B, m, width]."""
     size, each, _ = found.shape
     memory = found.reshape(-1)
-    for place in range(size):  # ascending: no table is written where another one still lies
+    for place in range(size):  # ascending: does not overwrite a table not yet moved
         begin = place * (each - 1) * width
         memory[begin : begin + (each - 1) * width] = found[place, 1:, 2 : 2 + width].reshape(-1)
     return memory[: size * (each - 1) * width].reshape(size, each - 1, width)

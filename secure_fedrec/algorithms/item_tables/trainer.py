@@ -130,7 +130,7 @@ class ItemTables:
             raise DataError("training items", problem)
         vault.create(OWN, self.method.own(vault.clients, streams))
         if self.method.personal:
-            # All have the same, as published, unless they draw under secrets of their own.
+            # All clients have the same, as published, unless each draws under its own secret.
             own = vault.clients[:1] if not streams.keyed and len(vault.clients) else vault.clients
             starts = [self.method.personal_start(streams.of(client)) for client in own.tolist()]
             tables = np.empty((vault.n_clients, *starts[0].shape), dtype=np.float32)

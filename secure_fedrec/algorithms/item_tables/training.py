@@ -16,8 +16,8 @@ from secure_fedrec.core.arrays import FloatArray, IndexArray, IntArray, WordArra
 from secure_fedrec.core.compiled import compiled_loop
 from secure_fedrec.errors import DivergedError
 
-_FEW = 4  # clients that a thread of its own is not worth
-_LEAST_RATE = 1e-30  # a step of this size moves nothing, and methods divide by it
+_FEW = 4  # with so few clients a thread is not worth its start
+_LEAST_RATE = 1e-30  # too small to change a weight, but methods may divide by it
 
 
 class LocalExamples(NamedTuple):
@@ -66,7 +66,7 @@ def train(
     config = method.config.local
 
     def group(chosen: IntArray) -> IntArray:
-        # A dense method's clients fill the cache each: one after the other.
+        # Each client of a dense method fills the cache, so they are trained one after the other.
         turns = np.split(chosen, len(chosen)) if method.dense else [chosen]
         course = _Course.of(len(losses), len(turns[0]), config.decay ** (round_ - 1))
         bad = [_train_some(method, models, examples, turn, course, losses) for turn in turns]

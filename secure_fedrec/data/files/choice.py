@@ -57,7 +57,7 @@ def choose(
         for name, kind, rank in likely
         if kind.holds(columns[name], rank)
     ]
-    # Seconds since 1970 before dates, whose zone is open.
+    # Seconds since 1970 are preferred to dates, whose time zone is unknown.
     dates = {each.name: what == "time" and columns[each.name].numbers is None for each in fitting}
     fitting.sort(key=lambda each: (each.level, dates[each.name]))
     said = [

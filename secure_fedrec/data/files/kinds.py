@@ -133,7 +133,7 @@ KINDS: Final = (
             ".*timestamp.*|.*unixtime|.*time(?:ms|s|sec|utc|gmt)?|createdat",
             ".*date|dateadded|day",
         ),
-        # A handful of rows tells nothing against a name.
+        # A few rows are not evidence against a column's name.
         holds=lambda column, rank: column.times or (rank == 0 and column.whole and column.short),
     ),
 )

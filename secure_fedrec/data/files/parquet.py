@@ -136,7 +136,7 @@ def _texts(path: Path, named: str, what: str, column: Any) -> npt.NDArray[Any]:
     if types.is_integer(kind) or flags or whole or (what == "rating" and types.is_floating(kind)):
         values, places = np.unique(column.to_numpy(zero_copy_only=False), return_inverse=True)
         if kind in ("float", "halffloat"):
-            # 3.7 in 32 bits is 3.7 to whoever wrote it.
+            # A float32 of 3.7 is read as 3.7, not as its exact binary value.
             return np.array([str(value) for value in values], dtype=object)[places]
         return np.array([str(value) for value in values.tolist()], dtype=object)[places]
     wanted = "numbers" if what == "rating" else "whole numbers or text"

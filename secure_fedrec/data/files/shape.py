@@ -201,12 +201,14 @@ def separator_of(path: Path, first: list[str], file: TextFile, *, single: bool =
         widths = Counter(_width(text, separator) for text in first)
         width, often = max(widths.items(), key=lambda found: (found[1], found[0]))
         if separator == BLANKS:
-            # Names hold blanks, and lines that blanks part may be of any length.
+            # Names contain blanks, and lines that are split at blanks may have any number of
+            # columns.
             lies = sum(count for each, count in widths.items() if each > 1) > parted
             lies = lies or (best == "\t" and _only_blanks(first))
             if lies and max(widths) > 1:
                 best = separator
-        # More lines alike count first: a separator inside some names parts few lines.
+        # The separator that gives the most lines the same number of columns wins: one inside some
+        # names splits few lines.
         elif width > 1 and (often, width) > most:
             best, most = separator, (often, width)
             parted = sum(count for each, count in widths.items() if each > 1)

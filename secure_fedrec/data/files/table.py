@@ -307,7 +307,8 @@ def _table(
     values = _joined([part.values for part in rows])[order]
     timed = [part.times for part in rows if part.times is not None]
     times = _joined(timed)[order] if timed else None
-    # Of millions of rows nothing is kept that is not needed, and the table copies no column.
+    # There may be millions of rows: what is not needed is freed, and the table does not copy
+    # columns.
     rows.clear()
     timed.clear()
     clients, things, places = clients[order], things[order], order.astype(np.int32)

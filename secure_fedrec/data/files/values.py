@@ -110,6 +110,7 @@ def require_on(scale: RatingScale, columns: Columns, exact: list[Fraction]) -> N
 
 def nearest(scale: RatingScale, values: FloatArray) -> FloatArray:
     """The level next to each value, the upper one of two."""
-    # A value half way is so but for rounding: 0.25 on a scale from 0.1 in steps of 0.1.
+    # A value half way between levels may be off by rounding: 0.25 on a scale from 0.1 in steps of
+    # 0.1.
     steps = np.floor((values - scale.low) / scale.step + 0.5 + 1e-9)
     return scale.levels[np.clip(steps, 0, len(scale.levels) - 1).astype(np.int64)]

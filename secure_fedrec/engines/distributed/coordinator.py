@@ -130,10 +130,10 @@ class Coordinator:
         self._stated = b""
         self._serial = 0
         self._begun = 0
-        self._taken_up = 0  # the round that this server went on with
-        self._revealed = False  # whether clients have begun to, in this attempt
+        self._taken_up = 0  # the round that this server resumed
+        self._revealed = False  # whether clients began to reveal in this attempt
         self._settled: dict[int, int] = {}
-        self._handed: list[IntArray] = []  # in this round, the clients whose cells mixes have
+        self._handed: list[IntArray] = []  # per attempt, the clients whose cells were mixed
         self._generations: dict[bytes, int] = {}
         self._next_keys = NextRoundKeys(
             self._hosting,
@@ -258,7 +258,7 @@ class Coordinator:
         Where they keep the public state from this host, they are given the last one.
         """
         self.channel.settle(self._settled)
-        self.channel.greet(self._timeout)  # who was away at the end is told now
+        self.channel.greet(self._timeout)  # hosts absent at the end hear the outcome now
         round_, serial, state = self.public.round + 1, self._serial + 1, b""
         if self._held:
             state = self._plan.sent(self._held)(-1)
@@ -276,12 +276,13 @@ class Coordinator:
         taken = self._next_keys.take(clients, channel.sessions(), chosen)
         serial = self._next_serial() if taken is None else taken.at.serial
         more = more and round_ < plan.algorithm.rounds
-        more = more and not isinstance(plan.algorithm, Exchanging)  # its halves come later
+        # Its clients exchange rows first.
+        more = more and not isinstance(plan.algorithm, Exchanging)
         following = self._next_keys.begin(partial(self._standing, round_ + 1) if more else None)
         known = self._held if self._hidden else public
         at = plan.standing(self._agreement, round_, serial, known, chosen)
         total, hub = self._next_keys.hub(at, taken)
-        self.save()  # no number is given out twice, whatever happens
+        self.save()  # an attempt's number is never reused, even after a crash
         sent = plan.sent(known)
         self._stated, stated = at.statement.digest, at.statement.known.encoded
         channel.begin(round_, serial, sent, self._settled, following, chosen, stated)
@@ -293,7 +294,7 @@ class Coordinator:
         self._settled |= dict.fromkeys(clients.tolist(), serial)
         attempts, self._begun = self._begun, 0
         self._handed.clear()
-        self._save_summed(round_)  # before anything else that a full disk could end
+        self._save_summed(round_)  # first, as a full disk could stop later writes
         if self._recording is not None:
             self._recording.result(round_, plan.algorithm, self.public)
             left_out = np.setdiff1d(invited, clients)
@@ -340,7 +341,7 @@ class Coordinator:
         here = here - self.channel.sitting_out
         numbers = [node.number for node in here if node.role is Role.CLIENT]
         handed = [each for each in self._handed if np.isin(each, numbers).all()]
-        if handed:  # of several sets the mixes have taken one, which they do not say
+        if handed:  # the mixes took one of these sets; which is not known
             return handed[self._begun % len(handed)]
         return self._plan.invited(round_, np.array(sorted(numbers), dtype=np.int64))
 
@@ -351,7 +352,7 @@ class Coordinator:
             if not any(np.array_equal(each, at.present) for each in self._handed):
                 self._handed.append(at.present)
             self.save()
-        self._note_revealed(stage)  # under a floor another sum comes after it
+        self._note_revealed(stage)  # with a tail floor another sum follows
         self._next_keys.publish(stage)
 
     def _note_revealed(self, stage: str) -> None:

@@ -348,7 +348,7 @@ def decode_state(data: bytes) -> dict[str, FloatArray]:
                 raise WireError(f"the array {name!r} of a state is not finite, in single precision")
             try:
                 found[name] = values.astype(np.float64).reshape(shape)
-            except ValueError:  # more dimensions, or rows without values, than an array can have
+            except ValueError:  # more dimensions or empty rows than an array can have
                 raise WireError(f"the array {name!r} of a state has no possible shape") from None
         _require_end(data, at)
     return found

@@ -141,7 +141,7 @@ class MeanCoordinator:
         config = self._terms.config(at, shared)
         epoch = self._next_epoch(timeout) if config.needs_beacon else 0
         self._serial, self._epoch = at.serial, max(self._epoch, epoch)
-        self._save()  # no number is given out twice, whatever happens
+        self._save()  # an attempt's number is never reused, even after a crash
         hub = MaskingServer(
             identity=self._identity,
             roster=self.roster,
@@ -153,7 +153,7 @@ class MeanCoordinator:
         )
 
         def between(_: str) -> None:
-            if hub.beacon_due:  # the keys are in that the value must not come before
+            if hub.beacon_due:  # the beacon must not be published before the keys
                 hub.require_advertised()
                 hub.beacon = awaited(self._beacon, hub.beacon_due, timeout)
 

@@ -170,7 +170,7 @@ class MeanSite:
         self._sealed, self._halted = sealed, sealed.halted
         self._half = sealed.journal.with_name("half")
         self._expected = sealed.journal.with_name("half.expected")
-        kept = sealed.load()  # before the journal is held: what is damaged must not lock it
+        kept = sealed.load()  # before the journal is locked: damage must not lock it
         self._journal = sealed.open_journal(
             owner=self.identity.number, federation=self._agreement.federation
         )
@@ -178,9 +178,9 @@ class MeanSite:
         try:
             now = before.under(roster)
             if kept is None or now.roster_hash != kept.roster_hash:
-                sealed.keep(now)  # from now on both are there, or what was answered is lost
+                sealed.keep(now)  # state and journal exist together from now on
         except (ConfigError, OSError):
-            self._journal.close()  # or who tries again in this process finds it held
+            self._journal.close()  # so that this process can open it again
             raise
 
     def __enter__(self) -> "MeanSite":
@@ -251,7 +251,7 @@ class MeanSite:
         statement = at.statement.known
         statement.require_same(stated)
         client = self._client(Expected(layout_hash=named, statement=statement))
-        answers = client.receive(setup)  # a round that was begun before computes nothing again
+        answers = client.receive(setup)  # refuses a round begun before
         with self._halted.on_own_data():
             vector = self._terms.encode(task.compute(), at, shared)
         client.load(vector)
@@ -275,7 +275,7 @@ class MeanSite:
                 self._note_sent(statement, sum(map(len, answers)))
             return self._kept(client, answers)
         except ProtocolError:
-            self._kept(client, [])  # what is refused ends no round
+            self._kept(client, [])  # a refused message does not end the round
             raise
 
     def _note_sent(self, statement: Statement, size: int) -> None:
@@ -380,7 +380,8 @@ def standing(
 def _own_key(path: Path) -> bytes:
     """The key that seals a site's state; drawn once, so that it outlives the signing key."""
     if not path.exists():
-        # Whole or not there, and never in the place of one that another process has just drawn.
+        # Linked into place, so that the key is complete and never replaces one just drawn by
+        # another process.
         drawn = path.with_name(f"{path.name}.{os.getpid()}")
         replace_file(drawn, os.urandom(KEY_BYTES), private=True, durable=True)
         try:

@@ -127,7 +127,7 @@ class NextRoundKeys:
             return total, total.hub
         server = self._opened(hosting, at) if taken is None else taken.server
         if taken is None and server.beacon_due > 1:
-            self._published(server.beacon_due - 1)  # clients go from one epoch to the next
+            self._published(server.beacon_due - 1)  # clients advance by one epoch
         total = hosting.summed_by(at, server)
         following = None
         if at_next is not None:

@@ -41,7 +41,7 @@ def awaited(beacon: Beacon | None, epoch: int, patience: float | None) -> bytes:
         found = beacon.values().get(epoch)
         if found is not None:
             return found
-        if not told:  # somebody has to act
+        if not told:  # the operator has to publish it
             log.warning("waits for the beacon of epoch %d, which is to be published now", epoch)
             told = True
         if end is not None and time.monotonic() > end:

@@ -143,7 +143,7 @@ class Site:
             try:
                 state.keep(self._kept)
             except OSError:
-                self.close()  # or who tries again in this process finds it held
+                self.close()  # so that this process can open it again
                 raise
         self._halves = ClientHalves(self._hosting, self.identity, self._journal, beacon)
         self._session = SiteSession(agreement, self.identity, self._begun, self._handle)
@@ -214,7 +214,7 @@ class Site:
         self._plan.require_round(request.round)
         self._plan.require_affordable(self._journal.spent + 1)
         public, at = self._read(request)
-        # As it was sent, with what is addressed to this client alone.
+        # Hashed as received, including what was sent to this client alone.
         asked = labelled_hash("computed", request.state, at.round.to_bytes(8, "little"))
         self._journal.compute(asked, rounds=self._plan.algorithm.rounds)
         wire = self._recorded(public)
@@ -334,7 +334,7 @@ class Site:
             log.warning("round %d: values beyond ring.clip were clipped", at.round)
             try:
                 self._sealed.note_clipped(at.round, at.serial, rows.clipped)
-            except OSError as lost:  # or the server would hear by a silence who clips
+            except OSError as lost:  # raising would tell the server that this client clips
                 log.error("how many cannot be noted: %s", lost)
         self._sealed.keep(learnt)
         self._kept = learnt
@@ -347,7 +347,8 @@ class Site:
         """
         plan, own, at = self._plan, self.identity.node, attempt.at
         sent = {each.stage: len(each.data) for each in answers if each.sender == own}
-        # Where clients open no sum themselves, what leaves first is the upload, or shares of it.
+        # Where clients do not open sums themselves, the first thing that leaves is the upload, or
+        # shares of it.
         waits = bool(self._hosting.last_stage) and not self._noised_bags
         if attempt.sent or not (self._hosting.uploads in sent if waits else sent):
             return

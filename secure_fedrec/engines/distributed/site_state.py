@@ -114,7 +114,7 @@ class HaltedClient:
         first = self._noted.partition("\n")[0]
         if (first.isdecimal() and len(first) < 9) or not self._noted:
             return int(first or 0)
-        return MOST_SAT_OUT  # what somebody has written into it must not end the counting
+        return MOST_SAT_OUT  # an edited file must not stop the counting
 
     @property
     def history(self) -> Path:
@@ -129,7 +129,7 @@ class HaltedClient:
         """
         before = _text(self.history) if self.history.exists() else ""
         told = f"{before}{self._noted}{self.reason or ''}resumed: {word}\n\n"
-        kept = told.encode(errors="backslashreplace")  # an owner's word may be any bytes
+        kept = told.encode(errors="backslashreplace")  # the reason may hold any bytes
         replace_file(self.history, kept, private=True, durable=True)
         self._sat_out.unlink(missing_ok=True)
         self._mark.unlink(missing_ok=True)
@@ -150,7 +150,8 @@ class HaltedClient:
         """
         try:
             yield
-        except BaseException as failure:  # some libraries' errors are no ``Exception``
+        # Some libraries raise errors that are not an ``Exception``.
+        except BaseException as failure:
             if isinstance(failure, (KeyboardInterrupt, SitsOutError, *passed)):
                 raise
             trace = "".join(format_exception(failure))[-_MOST_TRACE:]
@@ -185,7 +186,7 @@ class HaltedClient:
                 told += self._unwritten + b"\n"
                 replace_file(self._sat_out, told, private=True, durable=True)
         except OSError:
-            # A silence that is not counted would be one of many: an empty file may still find room.
+            # Every omitted answer must be counted: on a full disk, an empty file may still fit.
             self._mark.touch(mode=0o600)
             raise
         self._unwritten = None

@@ -346,7 +346,7 @@ class SitesChannel:
                     yield parcel.data
                 else:
                     self._waiting.setdefault(self._host(parcel.receiver), []).append(parcel)
-        for node in due.values():  # it may have been started anew: the next attempt greets it
+        for node in due.values():  # a restarted host is greeted at the next attempt
             self._refused.setdefault(node, "gave no answer")
             fields = with_fields(event="refused", refused="no-answer")
             log.info("%s gave no answer in exchange %s", node, stage, extra=fields)

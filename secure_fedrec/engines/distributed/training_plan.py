@@ -201,7 +201,7 @@ class TrainingPlan:
         elif public is not None:
             known = {"table": public.table, **self.common(public)}
             if isinstance(self.algorithm, Exchanging):
-                # All that is summed is who took part, so states repeat; no sum tells anything else.
+                # Only participation is summed, so public states repeat: the round is named as well.
                 known["round"] = np.array([float(round_)])
             state = state_hash(known)
         invited = clients
@@ -303,7 +303,7 @@ class TrainingPlan:
             raise WireError(f"no encrypted state that round {request.round} can begin with")
         chosen = self._chosen(request)
         at = self.standing(agreement, request.round, request.serial, held, chosen)
-        if request.stated:  # nothing follows the last round
+        if request.stated:  # no statement after the last round
             at.statement.known.require_same(request.stated)
         start = self._begun(request.round)
         words = read(at)

@@ -59,7 +59,7 @@ class RecordedMod:
         """
         folder, model = folder_of(self._place(context), context.node_id), ""
         if is_train(message) or len(message.content.array_records) == 1:
-            # Before the app, which may change what it is given.
+            # Recorded before the app runs, since the app may change its input.
             model = keep_model(folder, arrays_of(model_of(message.content)[1]))
         reply = call_next(message, context)
         arrays: dict[str, Any] = {}

@@ -60,7 +60,7 @@ def unless_failed(message: Message, reply: Callable[[], Message]) -> Message:
     except ConfigError as wrong:
         said = wrong.key, wrong.problem
         log.error("a setting of this host: %s: %s", *said, extra=refusal_fields(wrong))
-    except CheckpointError as lost:  # of files of this host, which it names
+    except CheckpointError as lost:  # names files of this host, so it stays in the log
         log.error("%s", lost)
     except FedRecError as failure:
         log.error("failed: %s", type(failure).__name__, extra=refusal_fields(failure))

@@ -210,4 +210,4 @@ class _Carrier(GridTransport):
 
 
 def _nothing(_: Arrays) -> Any:
-    raise NotImplementedError  # the server computes nothing
+    raise NotImplementedError  # the server does not compute updates

@@ -53,7 +53,7 @@ def serve(
             try:
                 token = token_of_next(tasks, TaskType.CLIENT_APP)
                 heard()
-            except httpx.HTTPError:  # it is starting, or ending
+            except httpx.HTTPError:  # the SuperNode is starting or stopping
                 token = None
             if token is None:
                 time.sleep(every)
@@ -98,7 +98,7 @@ def _serve_one(reply: Reply, address: str, token: str) -> None:
         beats = HeartbeatSender(make_task_heartbeat_fn_http(own))
         beats.start()
         try:
-            message, context, _, _ = pull_task_input(own)  # the app among them is not looked at
+            message, context, _, _ = pull_task_input(own)  # the app that comes with it is not used
             push_message(own, reply(message, context), context)
             push_task_output(own, context, _COMPLETED, "")
         except httpx.HTTPError as failure:

@@ -20,7 +20,7 @@ from secure_fedrec.models.dmf.arrays import Course, Moving, Pace
 FIRST_DECAY = 0.9  # beta_1, beta_2 and epsilon of Adam, as its paper and torch have them
 SECOND_DECAY = 0.999
 EPSILON = 1e-8
-_FORGOTTEN = 1e-30  # of a slope; far below, numbers lose digits and time
+_FORGOTTEN = 1e-30  # smaller slopes are dropped: denormals are slow
 
 
 @compiled_loop

@@ -212,7 +212,7 @@ def run_epoch(
     errors, distances, step = 0.0, 0.0, 0
     steps = (len(examples.labels) + descent.batch_size - 1) // descent.batch_size
     course = course_of(powers, descent.learning_rate, steps)
-    seen = np.zeros(len(parts.vectors), dtype=np.int64)  # steps that a row has made
+    seen = np.zeros(len(parts.vectors), dtype=np.int64)  # number of steps of a row
     for start in range(0, len(examples.labels), descent.batch_size):
         stop = min(start + descent.batch_size, len(examples.labels))
         used, losses = _see_rows(
@@ -281,7 +281,7 @@ def place_negatives(
     for user in range(len(indptr) - 1):
         begin, end = indptr[user], indptr[user + 1]
         for place in range(begin * per_positive, end * per_positive):
-            low, high = begin, end  # how many positives have at most this rank before them
+            low, high = begin, end  # positives at or below this rank
             while low < high:
                 middle = (low + high) // 2
                 if positions[middle] - (middle - begin) <= ranks[place]:

@@ -20,10 +20,10 @@ from secure_fedrec.core.compiled import compiled_loop, dividing_loop
 from secure_fedrec.models.dmf.adam import EPSILON, FIRST_DECAY, SECOND_DECAY, catch_up
 from secure_fedrec.models.dmf.arrays import Course, Moving, Pace, Parts, Targets
 
-_FORGOTTEN = 1e-30  # of a mean of slopes: far below, numbers lose digits and time
-_WIDEST = 1.0  # margin up to which vectors within it form a convex cone
-_SHORT = 1e-5  # a way that is gone at once
-_FADING = math.log(FIRST_DECAY)  # of what is left of it, from step to step
+_FORGOTTEN = 1e-30  # smaller means of slopes are dropped: denormals are slow
+_WIDEST = 1.0  # largest margin whose vectors form a convex cone
+_SHORT = 1e-5  # a remaining distance this short is set to 0
+_FADING = math.log(FIRST_DECAY)  # decay per step of what Adam remembers
 
 
 @compiled_loop
@@ -73,7 +73,7 @@ def pull_items(
             own[:] = 0.0
             distance = _align(vector, target, weight, own)
             total += weight * max(distance, targets.margin)
-            if not distance <= targets.margin:  # a number that is none must go on to be seen
+            if not distance <= targets.margin:  # NaN must reach the loss, where it is reported
                 for factor in range(len(own)):
                     slopes[slot, factor] += own[factor]
     return total

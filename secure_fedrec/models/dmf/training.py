@@ -111,7 +111,7 @@ def examples_of(
         words = _words(streams, "dmf-negatives", epoch, client, per_positive * len(users))
         ranks = uniform_ranks(words, np.repeat(rooms, per_positive))
         drawn = interactions.draw(ranks, per_positive)
-        there = np.repeat(rooms > 0, per_positive)  # who has everything has no negative
+        there = np.repeat(rooms > 0, per_positive)  # users with all items have no negatives
         rows = np.concatenate([users, np.repeat(users, per_positive)[there]])
         items = np.concatenate([interactions.items, drawn[there]])
         labels = (np.arange(len(rows)) < len(users)).astype(np.float64)

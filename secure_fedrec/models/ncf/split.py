@@ -39,7 +39,7 @@ class NCFSplit(nn.Module):
         self.user_embedding = nn.Embedding(users, config.dim)
         self.item_embedding = nn.Embedding(config.items, config.dim)
         nn.init.normal_(self.user_embedding.weight, std=config.deviation)
-        # Item vectors all equal to zero would never tell two items apart.
+        # If all item vectors started at zero, two items could never differ.
         nn.init.normal_(self.item_embedding.weight, std=config.deviation or 0.1)
         widths = (2 * config.dim, *config.hidden)
         self.hidden = nn.ModuleList(

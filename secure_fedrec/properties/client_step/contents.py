@@ -70,7 +70,7 @@ class Sent:
         sent = cls()
         for each in found_in(given):
             path = each.path
-            while path in sent.keys:  # of keys that differ in their types
+            while path in sent.keys:  # for keys that differ only in their types
                 path += "'"
             sent.keys[path] = each.keys
             if each.value is None or isinstance(each.value, str):
@@ -124,7 +124,7 @@ def tensor_of(value: Any) -> Tensor | None:
         value = np.asarray(value)
     if not isinstance(value, np.ndarray) or value.dtype.kind not in "biufc":
         return None
-    if value.dtype in (np.longdouble, np.clongdouble):  # which torch does not have
+    if value.dtype in (np.longdouble, np.clongdouble):  # torch lacks long double
         value = value.astype(np.complex128 if value.dtype.kind == "c" else np.float64)
     if not value.flags.writeable or not value.dtype.isnative or min(value.strides, default=0) < 0:
         value = value.astype(value.dtype.newbyteorder("="))

@@ -18,7 +18,7 @@ from secure_fedrec.properties.split.random import is_exact
 
 _WIDTH: Final = 4  # numbers that are looked for together
 _MIXED: Final = np.uint64(0x9E3779B97F4A7C15)
-_FIRST: Final = 16  # integers by which a place is found
+_FIRST: Final = 16  # leading integers that are searched for
 
 
 def find_copies(
@@ -73,7 +73,7 @@ def find_integers(sent: Sequence[Mapping[str, Tensor]], private: Tensor) -> list
         if flat.is_complex() or flat.shape[1] < len(own):
             continue
         windows = flat.double().unfold(1, len(own), 1)
-        # The first number that is not 0 says times what; it is the same in every training.
+        # The first number that is not 0 gives the factor, which is the same in every training.
         size = windows[:, :, start]
         same = ((size - size[0]).abs() <= 1e-5 * size[0].abs()).all(0)
         left = ((size[0] != 0) & same).nonzero()[:, 0]
@@ -92,7 +92,7 @@ def find_integers(sent: Sequence[Mapping[str, Tensor]], private: Tensor) -> list
 
 def _bits(array: Tensor, place: int, size: int) -> float:
     """``Found.bits`` of the numbers that begin at a place of an array float64[N]."""
-    array = (array * 1e4).round() / 1e4  # numbers that are nearly equal are
+    array = (array * 1e4).round() / 1e4  # treats nearly equal numbers as equal
     window = array[place : place + size]
     beside = torch.cat([array[:place], array[place + size :]]).sort().values
     spread = float(array.amax() - array.amin()) + 1

@@ -20,7 +20,7 @@ from secure_fedrec.properties.split.random import is_exact, noise_like
 from secure_fedrec.properties.split.trials import Trial, same_bits
 
 _COUNTED: Final = 4  # integers of an array that is looked for
-_SURE: Final = 10.0  # bits by which a coincidence is less likely than one
+_SURE: Final = 10.0  # bits of evidence: chance below 2^-this
 
 Matches: TypeAlias = dict[tuple[str, str, int], dict[User, float]]
 """Bits of integers by their name, path and place, and by client."""
@@ -51,7 +51,7 @@ class Leaving:
         places = 1
         for place, user in enumerate(self.steps.users):
             outcomes: list[Outcome] = []
-            again: list[Outcome] = []  # in a second training, what the first one left may be sent
+            again: list[Outcome] = []  # a second training may send what the first one left
             for values, downloaded in zip(draws, downloads, strict=True):
                 self.steps.begin()
                 for found in (outcomes, again):
@@ -157,7 +157,7 @@ class Leaving:
             if not is_exact(own) or constant:
                 continue
             if find_integers([outcome.downloaded for outcome in outcomes], own):
-                continue  # everybody was given it
+                continue  # all clients received it anyway
             others = [values.get(name) for each, values in private.items() if each != user]
             if any(o is None or not torch.equal(o, own) for o in others):
                 for found in find_integers(sent, own):
@@ -172,7 +172,7 @@ class Leaving:
         """Integers at the same place of several clients' uploads are less likely a coincidence."""
         for (name, path, place), users in matches.items():
             where = f"in {path!r}, from number {place} on"
-            # Clients with the same integers are one coincidence.
+            # Clients with the same integers count as one coincidence.
             different = {
                 self.steps.origin[user][name].numpy().tobytes(): bits
                 for user, bits in users.items()

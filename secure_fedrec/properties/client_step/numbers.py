@@ -75,11 +75,12 @@ def pieces_of(values: Tensor, *, differences: bool = False) -> Iterator[Tensor]:
         rows = rows.reshape(len(values), -1, rows.shape[-1] if axis else 1)
         rows = rows.diff(dim=2) if differences else rows
         size = rows.shape[2]
-        if not size or (size == 1 and rows.shape[1] > 1):  # single numbers are told from nothing
+        # A single number cannot be told from chance.
+        if not size or (size == 1 and rows.shape[1] > 1):
             continue
         width = size if size <= _WHOLE else _PIECE
         starts = [*range(0, size - width, width), size - width]
-        # Of every row its first piece first.
+        # The first piece of every row comes first.
         pieces = torch.cat([rows[:, :, start : start + width] for start in starts], dim=1)
         chosen = pieces.isfinite().all(2).all(0).nonzero()[:PIECES, 0]
         if len(chosen):
@@ -130,7 +131,7 @@ def _bits(path: str, values: Tensor) -> Iterator[Row]:
             size = (raw.shape[1] - start) // dtype.itemsize * dtype.itemsize
             if size:
                 found = np.ascontiguousarray(raw[:, start : start + size]).view(dtype)
-                with np.errstate(invalid="ignore"):  # these may be no numbers at all
+                with np.errstate(invalid="ignore"):  # bytes may not be numbers of this type
                     numbers = np.nan_to_num(found.astype(float), posinf=0, neginf=0)
                 yield Row(f"{path}, read as {dtype}", torch.from_numpy(numbers))
 

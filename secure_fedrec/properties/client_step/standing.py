@@ -27,10 +27,10 @@ DRAWS: Final = 12
 """Trainings of every client; more trainings distinguish a single number from others better."""
 
 _SEVERAL: Final = 4  # numbers of a piece that has a direction of its own
-_ALIKE: Final = 1e-5  # of 1 - cos^2: half precision is nearer, bfloat16 too
-_ROUNDED: Final = 1e-3  # numbers in 8 bits are nearer
+_ALIKE: Final = 1e-5  # limit of 1 - cos^2; errors of float16 and bfloat16 are smaller
+_ROUNDED: Final = 1e-3  # the same for numbers of 8 bits
 _BLOCK: Final = 1 << 22  # pairs of a place and a piece at a time
-_PAIRS: Final = 1 << 18  # such pairs that are alike in one training, and looked at in all
+_PAIRS: Final = 1 << 18  # pairs alike in one training, compared in all
 
 Scales = Mapping[str, Tensor]
 """Factors by which an array may be multiplied, in words and for every training: float64[trainings].
@@ -123,7 +123,7 @@ def _beside(target: Tensor, values: Tensor, given: Tensor) -> Iterator[tuple[int
     width = target.shape[-1]
     if target.dim() < 2 or values.dim() < 2 or values.shape[-1] != width or width < _SEVERAL:
         return
-    # A row is orthogonal to what was given in its place once that is projected out of both.
+    # What the server gave in a row's place is projected out of both the row and the copy.
     sums, public, own = (
         each.reshape(len(each), -1, width).transpose(0, 1).flatten(1)
         for each in (target, given, values)
@@ -192,7 +192,8 @@ class _Known:
         for places, chosen in _candidates(*looked, near):
             product = (windows[:, places] * pieces[:, chosen]).sum(2)
             there, own = (each.square().sum(2) for each in (windows[:, places], pieces[:, chosen]))
-            # The factor may vary where a piece has a direction: the server knows that, too.
+            # Where a piece has a direction, the factor may vary: the direction alone tells the
+            # server.
             apart = (1 - product**2 / (there * own)).amax(0)
             distances = 1 - product.sum(0) ** 2 / (there.sum(0) * own.sum(0))
             found[chosen[(apart if several else distances) < near]] = True
@@ -208,7 +209,7 @@ def _nearest(
         return
     windows = row.unfold(1, width, 1)
     pieces = pieces[:, is_told_from_chance(pieces, near)]
-    if width >= _SEVERAL:  # they have a direction, so that one training tells where to look
+    if width >= _SEVERAL:  # pieces with a direction: one training finds candidates
         for pairs in _candidates(windows[:1], pieces[:1], near):
             yield from _judge(rows, windows, pieces, pairs, scales, near, known)
         return

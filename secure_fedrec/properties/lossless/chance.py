@@ -43,7 +43,7 @@ def sums(difference: WordArray, bits: int, apart: float) -> float:
         apart: most bits of the values of a row, see ``alike``.
     """
     differs, values = difference.any(axis=1), difference[:, :-1]
-    if not values.shape[1]:  # which vectors differ says all
+    if not values.shape[1]:  # without values, only which vectors differ counts
         return float(apart * np.count_nonzero(differs))
     told = np.where(differs, np.minimum(numbers(values, bits), apart), 0.0)
     return float(told.sum() + _COUNT * np.count_nonzero(difference[:, -1]))

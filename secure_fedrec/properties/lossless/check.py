@@ -101,11 +101,13 @@ def compare_runs(
         _refuse_training_on_virtual(model)
         return PlainRun(model, fresh(), streams, ring)
 
-    # Plain first: if an algorithm's first call is another, the control shows it.
+    # The plain run comes first: if an algorithm's first call differs from later ones, the control
+    # shows it.
     plain = start()
     protected = _Protected(algorithm(), stack, fresh(), streams, cohort=cohort, faults=faults)
     scope = Scope() if scope is None else scope
-    beside = _Beside(plain, protected, scope, stack.traits)  # of a watched one none are known
+    # Claims of a watched system are not known.
+    beside = _Beside(plain, protected, scope, stack.traits)
     given = None if ratings is None else ratings.fingerprint()
     for _ in range(rounds):
         where = beside.round()
@@ -197,7 +199,7 @@ class _Protected(LocalEngine):
             wire=Wire(meter=Meter(problem.vault.n_clients), faults=faults),
             cohort=cohort,
         )
-        # Several clients to a batch, however large they are: the plain run has one.
+        # Several clients per batch, however large, since the plain run has one client per batch.
         self._batch_bytes = max(self._batch_bytes, 3 * int(self._costs.max(initial=0)))
 
     def _batches(self, order: IntArray) -> Iterator[IntArray]:
@@ -329,7 +331,7 @@ class _Beside:
         )
         if differs is None and (differs := values_differ(real, self._summed)) is not None:
             ring = self._ring
-            # What was not added up as it was sent differs in more than the rows.
+            # If the sum is not that of the rows sent, more than the rows differs.
             if self._added_up(real):
                 self.explanation = explain_rows(real, self._summed, before=before, ring=ring)
         return differs or unlike_record(
@@ -375,7 +377,7 @@ class _Beside:
         left, right = self._protected.public, self._plain.public
         differs = different_bits("public table, row", left.table, right.table)
         differs = differs or different_parts("public {}, row", left.extras, right.extras)
-        # Private tables, segments of any length end to end.
+        # Private tables: segments of any length, one after the other.
         private = [run.vault.snapshot() for run in (self._protected, self._plain)]
         return differs or different_parts("{}, row", *private)
 

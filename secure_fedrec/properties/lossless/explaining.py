@@ -109,7 +109,7 @@ def _of_bag(
     counts = [np.bincount(part, minlength=len(every)) for part in (found_at, plain_at)]
     difference = (counts[0] - counts[1]).view(np.uint64)[:, None]
     if not difference.any():
-        return None  # the same vectors in another order
+        return None  # equal vectors in another order
     now_rows, rows_before = map(_vectors, owners, at)
     changes = {
         ("missing", "vectors"): _Change.of([(now_rows, -1)], now.ring),
@@ -184,7 +184,7 @@ def _alone(
             some = None if whole and len(items) > 1 else items
             cause = Cause(kind=kind, clients=(client,), items=some, part=part)
             found.append((cause,))
-            # Some rows of a client may be those of several, where these fit as well.
+            # Rows explained by one client may also be explained by several.
             counted = whole or one_of_each or len(differing) == 1
             among = change.among
             sure |= _sure(difference, cause, change, ring, among=among, counted=counted)
@@ -243,7 +243,7 @@ def _instead(
     some = Cause(kind="another's", clients=())
     if not _sure(difference, some, rows, ring, among=2 * rows.among):
         return
-    # The sum under random weights tells nearly all clients apart; whoever it does not is compared.
+    # Sums under random weights separate nearly all clients; the others are compared in full.
     weights = np.random.default_rng(0).integers(2**64, size=difference.shape, dtype=np.uint64)
     marks = np.zeros(1 + int(rows.clients.max(initial=-1)), dtype=np.uint64)
     np.add.at(marks, rows.clients, (rows.words * weights[rows.rows]).sum(axis=1))

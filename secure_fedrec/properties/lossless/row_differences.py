@@ -107,7 +107,7 @@ def unlike_record(
         return f"{virtual} rows are virtual, but the record states that none are"
     if silent and traits.reports == "all":
         return f"{silent} rows are not sent, but the record states that all are"
-    # Rows of whoever takes its group's virtual rows out reach the server inside that sum only.
+    # Rows of a denoiser reach the server only inside the sum of its group.
     spares = traits.denoisers if traits.denoising == "groups" else None
     spared = np.intersect1d(covered, list(spares or ()))
     for clients, words in (

@@ -53,8 +53,8 @@ from secure_fedrec.properties.split.trials import Trial
 from secure_fedrec.streams import Streams
 
 _FEW = 16  # users up to which every trial has all of them
-_OF_MANY = 8  # users of a trial where there are more
-_OF_ALL = (MIXED, LOG_UNIFORM)  # kinds of values in the trial of all of them
+_OF_MANY = 8  # users per trial if there are more
+_OF_ALL = (MIXED, LOG_UNIFORM)  # values drawn in trials of all users
 
 
 def check_split_personalization(

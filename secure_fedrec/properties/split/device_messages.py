@@ -50,7 +50,7 @@ def decode(payload: bytes, like: Values) -> dict[str, Tensor]:
     if len(payload) != sum(sizes):
         raise ValueError(f"a payload of {sum(sizes)} bytes is due, got {len(payload)}")
     parts = torch.split(torch.tensor(list(payload), dtype=torch.uint8), sizes)
-    # Copies: a view as another type begins at a multiple of its size.
+    # Copied, since a view as another type has to be aligned.
     return {
         name: part.clone().view(old.dtype).reshape(old.shape).to(old.device)
         for part, (name, old) in zip(parts, like.items(), strict=True)

@@ -137,7 +137,8 @@ def compare_split(
                 outcome = runs.compare(reference, aggregate)
                 if outcome.holds:
                     return outcome
-                # What is used up only now (an iterator, a quota) is not a difference of the split.
+                # What runs out only now (an iterator, a quota) is not a difference between the
+                # runs.
                 gap = runs.gap_in(reference, shipped or aggregate)
             if gap is None:
                 return outcome

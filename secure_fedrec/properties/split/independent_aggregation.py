@@ -40,7 +40,7 @@ Summaries: TypeAlias = Callable[[int, torch.Generator], Summary]
 _ROUNDS = 3
 _LARGE: Final = 2**25
 _FEW: Final = 16  # users up to which each is tried alone
-_NAMED: Final = 16  # readers of one change
+_NAMED: Final = 16  # readers that are named per change
 _PRIVATE: Final = ("private", "local_private")
 
 _WHICH = {
@@ -82,7 +82,7 @@ class AggregationTrials:
         self._summaries = summaries
         self._findings = findings
         self._first = True
-        # What a rule keeps elsewhere (a closure, a global) is as it was when a copy of it begins.
+        # State that a rule keeps elsewhere (a closure, a global) is restored before each copy runs.
         self._memory = Memory(aggregate)
 
     def finish(self) -> None:
@@ -157,7 +157,7 @@ class AggregationTrials:
         """
         few = self._split.n_users <= _FEW
         alone: list[tuple[int, ...]] = [(user,) for user in trial.users] if few else []
-        # Sets of a few of many users would take the time of sets of all, and all are in one trial.
+        # With many users, subsets would take as long as all users, and one trial has all.
         whole = len(trial.users) == self._split.n_users
         sets = separations(trial.users) if whole else ()
         for owners in (*alone, *sets, trial.users):
@@ -287,7 +287,7 @@ class AggregationTrials:
         answers = probe(changes)
         if fields is _PRIVATE and probe.moved(answers, None):
             self._blame(trial, probe, changes, None)
-        # Of its own private values a user may use what it likes, of federated ones nothing.
+        # A user may depend on its own private values, but federated parameters on none.
         allowed = set(owners) if fields is _PRIVATE else set()
         named = 0
         for reader in range(self._split.n_users):
@@ -302,7 +302,7 @@ class AggregationTrials:
         changes = probe.changes_of(trial.users, _PRIVATE)
         try:
             moved = probe.moved(probe(changes), None)
-        except Exception:  # a rule may well refuse it
+        except Exception:  # the rule may refuse NaN
             return
         if moved:
             self._findings.advise(

@@ -114,9 +114,9 @@ class LocalTrials:
             if any(tensors[source].requires_grad for source in slot.sources)
         )
         self._first = True
-        self._disturbed: set[int] = set()  # they need not be found again
+        self._disturbed: set[int] = set()  # already reported
         self._reached: set[str] = set()
-        # Of every trained slot: which users were tested, and whether their own loss reached it.
+        # Per trained slot: which users were tested, and whether their own loss reached it.
         self._reached_own: dict[str, dict[int, bool]] = {name: {} for name in self._trained_slots}
 
     def run(self, trial: Trial) -> None:
@@ -264,7 +264,7 @@ class LocalTrials:
         """Judge what a single training shows; whether it can be compared with others."""
         if inspection.leaf is not None:
             self._leave_leaf(inspection.leaf)
-        if inspection.failed:  # it fails after others only
+        if inspection.failed:  # it fails only after other users' training
             return True
         broken = self._judge_gradients(found, user, inspection.gradients)
         if not inspection.finite:
@@ -320,7 +320,7 @@ class LocalTrials:
     def _judge_writes(self, found: "_Found") -> None:
         """Beside shared parameters, a user's training may write only its own values."""
         seed = found.trial.seed
-        # A buffer is written in every training: each user's first write stands for all of them.
+        # A buffer is written in every training, so only each user's first write is looked at.
         first: dict[tuple[int, str, int | None], float] = {}
         behind_of: dict[str, list[str | None]] = {}
         for user, name, owner, size in found.traces.overwritten:

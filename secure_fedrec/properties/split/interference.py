@@ -27,9 +27,9 @@ from secure_fedrec.properties.split.trials import Trial, first_change
 
 TRAINING: Final = "local training"
 
-_ALONE: Final = 16  # suspects that are asked one by one
-_NAMED: Final = 16  # readers of a trial whose owner is searched for
-_NAMED_OF_MANY: Final = 2  # where the search takes trainings of many users
+_ALONE: Final = 16  # up to this many suspects are tried one by one
+_NAMED: Final = 16  # readers per trial for which the cause is searched
+_NAMED_OF_MANY: Final = 2  # the same if the search has to train many users
 _MANY: Final = 64
 _RESTLESS: Final = (
     "of user {} differs between two calls with equal parameters, batch and random stream: it keeps "
@@ -68,8 +68,8 @@ class Interference:
     def __post_init__(self) -> None:
         trial = self.trial
         self._draw = trial.generator("order")
-        # Backwards, beginning with another user in every trial: so each trains before each other
-        # one, too, and each of a few before all.
+        # In reverse order, beginning with another user in every trial, so that each user also
+        # trains before each other one, and with few users before all others.
         backwards, first = trial.users[::-1], trial.seed % len(trial.users)
         self._turned = (*backwards[first:], *backwards[:first])
 
@@ -82,7 +82,7 @@ class Interference:
         """
         users, readers = self.trial.users, list(fresh)
         one, other = changed
-        # Of many users one arm only: a trial of all of them costs as much as all the others.
+        # With many users, one arm only: a trial of all of them costs as much as all other trials.
         arms = [(self._turned, one, self._now(other)), (self._some(users), other, self._now(one))]
         arms = arms[: 1 if len(users) > _ALONE else 2]
         after = self._after(readers)
@@ -121,7 +121,7 @@ class Interference:
         """
         readers, users = list(fresh), self.trial.users
         now = self._now(related)
-        # Of many users without what they remember, which trials of some of them look at.
+        # With many users, their memory is left out: trials of some users test it.
         before = users if len(users) <= _ALONE else ()
         after = self.traces.digests(
             related if before else now, history=before, then=now, readers=readers, again=False
@@ -288,7 +288,7 @@ class Interference:
         if len(self.broken) >= (_NAMED_OF_MANY if len(history) > _MANY else _NAMED):
             self.broken.add(reader)
             return
-        # Without the optimiser's steps first: after one, all is made of all that was trained.
+        # First without the optimiser's steps: after a step, values depend on everything trained.
         for traces in (self.traces.still(), self.traces):
             expected = traces.observed(at(0))
 

@@ -29,9 +29,9 @@ class _Device:
 
     private: Values
     counters: Values
-    buffers: Values  # as the device has them: nobody else ever sees them
+    buffers: Values  # as on the device; never sent
     rule: RunningRule
-    rounds: int = 0  # whose summaries it has heard
+    rounds: int = 0  # rounds whose summaries it received
     optimizer: FloatArray | None = None
 
 
@@ -88,7 +88,7 @@ class KeptHome:
             uploads[user] = self._send(round_, user, SERVER, upload, summary)
         summaries = self._local.summaries(participants)
         self._summaries.append((round_, summaries))
-        # What a rule for w_f or for one user's w_p must not use, it gets as noise.
+        # A rule for w_f or for one user's w_p gets noise in place of what it must not use.
         given = self._noise(round_, SERVER, summaries)
         self.federated, _ = self._rule(
             replace(given, federated=self.federated, local_federated=uploads)

@@ -218,7 +218,7 @@ class LocalTraining:
         self, user: int, value: Tensor, gradients: Values, begun: Values, inspection: Inspection
     ) -> None:
         inspection.reached |= {n for n, found in gradients.items() if bool(found.any())}
-        # A NaN stays a NaN, whatever it was made of: what is not finite could not be compared.
+        # A NaN stays NaN whatever its inputs, so values that are not finite could not be compared.
         written = self.own(user)
         inspection.finite &= (
             bool(value.isfinite().all())

@@ -12,7 +12,7 @@ from secure_fedrec.properties.split.report import Smallest
 from secure_fedrec.properties.split.traces import LocalTraces, Observed, Run, Setting
 from secure_fedrec.properties.split.trials import largest_change, same_bits
 
-_TRIES: Final = 48  # to leave something out of a run
+_TRIES: Final = 48  # attempts to leave steps out of a run
 
 _Item = TypeVar("_Item")
 
@@ -206,7 +206,7 @@ def _fewest_turns(traces: LocalTraces, pair: _Pair) -> tuple[_Turn, ...]:
         return _shows(traces, pair._replace(turns=tuple(turns)))
 
     reader, owner = pair.crossing.one.reader, pair.crossing.owner
-    for users in ({owner}, {owner, reader}):  # of many, these are the first to be asked
+    for users in ({owner}, {owner, reader}):  # tried first if there are many
         some = [each for each in pair.turns if each.user in users]
         if 0 < len(some) < len(pair.turns) - 1 and shows(some):
             return tuple(fewest(some, shows))

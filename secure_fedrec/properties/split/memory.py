@@ -31,7 +31,7 @@ from torch import Tensor, nn
 
 from secure_fedrec.properties.split.trials import equal_bits
 
-# Of these packages only what users make of them is walked: modules, optimisers and containers.
+# Of objects from these packages only modules, optimisers and containers are searched.
 _FOREIGN: Final = frozenset(
     {"torch", "numpy", "scipy", "sklearn", "numba", "llvmlite", "pydantic", "pandas", "matplotlib"}
     | {"lightning", "pytorch_lightning", "torchmetrics", "tensorboard", "tqdm"}
@@ -47,7 +47,7 @@ _GLOBAL: Final = frozenset({"LOAD_GLOBAL", "STORE_GLOBAL", "LOAD_NAME"})
 _ATTRIBUTE: Final = frozenset({"LOAD_ATTR", "LOAD_METHOD", "STORE_ATTR", "IMPORT_FROM"})
 _IMPORT: Final = frozenset({"IMPORT_NAME"})
 _CONTAINERS: Final = (dict, list, set, deque, bytearray, array.array, weakref.WeakSet)
-# Of the standard library only what is made to hold other things by name.
+# Of the standard library only types that hold attributes by name.
 _HOLDERS: Final = (
     types.SimpleNamespace,
     argparse.Namespace,
@@ -234,7 +234,7 @@ class Memory:
                     elif isinstance(value, property):
                         yield from (value.fget, value.fset)
                     elif isinstance(value, types.FunctionType):
-                        yield value  # __call__ and its like, too
+                        yield value  # includes __call__ and other special methods
                     elif not name.startswith("__"):
                         yield value
                         plain = not callable(value) and not hasattr(value, "__get__")
@@ -262,7 +262,7 @@ class Memory:
             else:
                 yield from self._note_global(found.__globals__, name)
         met = [each for each in modules if each is not None]
-        for module in met:  # grows by modules in modules
+        for module in met:  # the list grows while it is searched
             if _is_walked_module(module.__name__):
                 for attribute in attributes:
                     value = vars(module).get(attribute)
@@ -368,7 +368,7 @@ def _imported(name: str) -> types.ModuleType | None:
     """A module that a function imports when it is called, which may be the first time."""
     if not name or not _is_walked_module(name):
         return None
-    with contextlib.suppress(Exception):  # the function will meet it itself
+    with contextlib.suppress(Exception):  # the function itself will raise
         return importlib.import_module(name)
     return None
 
@@ -383,7 +383,7 @@ def _is_walked(kind: type) -> bool:
 
 
 def _is_walked_module(name: object) -> bool:
-    if not isinstance(name, str):  # classes made in C may have anything there
+    if not isinstance(name, str):  # classes implemented in C may define anything there
         return False
     root = name.partition(".")[0]
     return root not in _FOREIGN and (root == "__main__" or root not in sys.stdlib_module_names)

@@ -199,7 +199,7 @@ class SplitModel:
         finally:
             with torch.no_grad():
                 for name, tensor in tensors.items():
-                    place = self.tensors.place(name)  # where a module may have put another
+                    place = self.tensors.place(name)  # the module may hold another tensor there now
                     place.held[place.leaf] = tensor
                     tensor.copy_(saved[name])
                     tensor.grad = gradients[name]

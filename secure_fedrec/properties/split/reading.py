@@ -32,7 +32,7 @@ _LIBRARIES: Final = tuple(
     f"{each}{os.sep}" for each in (Path(__file__).parent, sysconfig.get_path("stdlib"))
 )
 _PACKAGES: Final = f"{os.sep}site-packages{os.sep}"
-# They hand values on, whole; so do views.
+# Operations that copy whole values; views do as well.
 _COPIES: Final = frozenset({"clone", "cat", "stack", "_to_copy", "copy_", "repeat", "detach"})
 _NUMBERS: Final = (bool, int, float, complex)
 
@@ -129,7 +129,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
     @contextmanager
     def recording(self) -> Iterator[None]:
         """Record operations and lines."""
-        # Of whoever enters this, behind contextlib: what it calls is under test.
+        # The frame of the caller, beyond contextlib: what it calls is under test.
         self._outermost, before = sys._getframe(2), sys.gettrace()
         if self._watched is not None:
             self._before = _digest(self._watched())
@@ -341,7 +341,7 @@ def reading_line(
     if differing:
         end: int | None = differing[0]
     else:
-        # A branch: on a number that a tensor held, or on what Python remembers.
+        # A branch in Python code: on a number read from a tensor, or on Python state.
         end = runs.last_number_that_differs()
         if end is None and branch is not None:
             return branch
@@ -356,7 +356,7 @@ def reading_line(
     readers = [each for each in placed if one.reads(each)] or placed
     if readers:
         return line_of(runs.one[readers[0]])
-    # A rule that gives an update to another user ends where it says so.
+    # If a rule returns the update of another user, the path ends at the line that returns it.
     ended = [each for each in lines if not each.what]
     if allowed is not None and ended:
         return line_of(ended[-1]._replace(what="return"))
@@ -428,7 +428,7 @@ class _Runs:
         yield from makers
         if not through_python:
             return
-        # Python chose a tensor, or passed a number on.
+        # A tensor was chosen, or a number passed on, in Python.
         chosen = makers and not any(self.differs(maker) for maker in makers)
         if chosen or (not keys and one.plain != other.plain):
             number = self.last_number_that_differs(place)
@@ -445,13 +445,13 @@ class _Runs:
                 yield place
             elif not event.is_view and any(each[0] == key[0] for each in event.written):
                 yield place
-                if key in event.written:  # and not a part of it, with the rest from before
+                if key in event.written:  # written as a whole, not in part
                     return
 
 
 @cache
 def _is_under_test(file: str) -> bool:
-    if file.startswith("<"):  # generated code, but for cells of a notebook
+    if file.startswith("<"):  # generated code, except cells of a notebook
         return file.startswith("<ipython")
     return _PACKAGES not in file and not file.startswith(_LIBRARIES)
 

@@ -29,8 +29,9 @@ Related: TypeAlias = Callable[[Tensor, Tensor], Tensor]
 
 _ACROSS: Final = (COPY, MULTIPLE, NEAR)
 
-_SMALLEST, _LARGEST = -6.0, -1.0  # decades of e, relative to the reader's values
-_DECADES = 2  # of c, up and down
+# Range of the offset e: powers of ten, relative to the reader's values.
+_SMALLEST, _LARGEST = -6.0, -1.0
+_DECADES = 2  # range of the factor c, and of its inverse
 
 
 def relations_of(seed: int, users: int, *, each: bool = False) -> tuple[str, ...]:
@@ -49,7 +50,7 @@ def relations_of(seed: int, users: int, *, each: bool = False) -> tuple[str, ...
         return tuple(RELATIONS[(user + 2 * turn) % len(RELATIONS)] for user in range(users))
     if mode == 1:
         return (RELATIONS[turn % len(RELATIONS)],) * users
-    kind = RELATIONS[(turn + 3) % len(RELATIONS)]  # not the one that all had in the trial before
+    kind = RELATIONS[(turn + 3) % len(RELATIONS)]  # differs from the trial before
     one = (turn + turn // len(RELATIONS)) % users
     return tuple(kind if user == one else NORMAL for user in range(users))
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from secure_fedrec.properties.check_report import CheckReport, Gap, listed
 from secure_fedrec.properties.split.reading import Line
 
-_LOCATED = 16  # violations whose line is looked for
-_ALIKE = 3  # of one constraint and parameter among them, which mostly have one line
+_LOCATED = 16  # for at most this many violations a line is searched
+_ALIKE = 3  # per constraint and parameter
 _NAMES = {
     1: "independent local training",
     2: "independent aggregation of federated parameters",

@@ -61,13 +61,13 @@ class Shipped:
         summaries = self._local.summaries(participants)
         self._split.load(self.state)
         rule = self._rule.rule
-        if type(rule) is Averaging:  # whereas a subclass may have steps of its own
+        if type(rule) is Averaging:  # a subclass may do more than average
             self._load_averages(rule, self.state, models, summaries)
         else:
             self._load_averages(Averaging(), self._split.shared_buffers, models, summaries)
             self._load_aggregated(models, summaries)
         for user, model in models.items():
-            # Integers have no average: such as there are, their user's are taken.
+            # Integers cannot be averaged: those of the user are kept.
             self._split.load_private(user, parts_of(self._split.counters, model, user))
         self.state = self._split.state()
 

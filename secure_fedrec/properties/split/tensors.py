@@ -50,7 +50,7 @@ class Tensors(Mapping[str, Tensor]):
 
     def __init__(self, model: nn.Module) -> None:
         self._places: dict[str, Place] = {}
-        for kind in ("_parameters", "_buffers"):  # the dicts themselves: no other look-up is O(1)
+        for kind in ("_parameters", "_buffers"):  # the dicts themselves, for O(1) look-up
             for prefix, module in model.named_modules(remove_duplicate=False):
                 held: dict[str, Any] = getattr(module, kind)
                 for leaf, tensor in held.items():

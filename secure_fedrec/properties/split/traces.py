@@ -33,9 +33,9 @@ from secure_fedrec.properties.split.trials import (
     same_numbers,
 )
 
-# So many tensors are compared with what they were after every training; of more, when all are done.
+# Up to this many tensors are compared after every training; more only after the last.
 _CLOSELY: Final = 64
-_WRITERS: Final = 64  # are named at most
+_WRITERS: Final = 64  # at most this many writers are named
 
 Digests: TypeAlias = dict[int, tuple[bytes, ...]]
 """Digests of the results of every reader's training; two where it trains twice."""
@@ -290,7 +290,7 @@ class LocalTraces:
     ) -> None:
         closely = sum(len(slot.sources) for slot in self._split.own) <= _CLOSELY
         written = self._replay(sequence, readers, train, closely=closely)
-        if written and not closely:  # the same again, with everything compared after each training
+        if written and not closely:  # repeat, and compare after each training
             before = len(self.overwritten)
             self._replay(
                 sequence, readers, self.training.attempt, closely=True, until=before + _WRITERS
@@ -324,7 +324,7 @@ class LocalTraces:
             self._split.load_private(user, self._split.parts(self.begun, user))
             train(user)
             self._put_back(user, then, closely=closely)
-            # What a reader has left must not hide what those before it had.
+            # A reader's leftovers must not hide those of earlier readers.
             if history and interleaved:
                 again = user if user in previous else history[place % len(history)]
                 self.training.attempt(again)

@@ -49,8 +49,8 @@ class LocalRuns:
         self._data = data
         self._config = config
         self._stream = streams.stream("split.training")
-        # Training turns every layer on. Those that are off in a model that is on stay so: a batch
-        # normalisation in eval() keeps its statistics.
+        # Training turns every layer on. Layers in eval() within a model in train() stay in eval():
+        # a batch normalisation there keeps its statistics.
         modules = split.model.modules()
         self._frozen = [each for each in modules if split.model.training and not each.training]
         private = [name for slot in split.slots for name in slot.sources]

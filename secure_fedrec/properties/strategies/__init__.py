@@ -96,7 +96,7 @@ def streams() -> st.SearchStrategy[Streams]:
 
 
 def _streams() -> st.SearchStrategy[Streams]:
-    # Mapped, a call without its class would be printed.
+    # With ``map``, Hypothesis would print the call without its class.
     return st.integers(0, 2**128 - 1).flatmap(lambda seed: st.just(Streams.from_seed(seed)))
 
 
@@ -196,7 +196,7 @@ def pmf_configs(
         decay=st.floats(0.5, 1.0),
         regularization=st.sampled_from((0.0, 0.001, 0.1)),
         init_scale=st.sampled_from((0.005, 0.1, 0.5)),
-        # Of NumPy's numbers, those of Python are made: they print without an import.
+        # NumPy scalars are converted to Python's, which print without an import.
         temperature=st.just(0.0)
         if temperatures is None
         else temperatures.flatmap(lambda each: st.just(float(each))),
@@ -330,7 +330,7 @@ def _served(federation: Federation, *, telling: bool) -> Federation:
     if telling:
         most = max(1, n_items // 2)
         changes = {first: (1, n_items)} | {client: (min(2, most), most) for client in second}
-    else:  # of an item nobody rated and a report nobody makes there is nothing to compare
+    else:  # some row must be sent, or nothing would be compared
         somebody = federation.scope.drops_reports or not rated[present].any()
         changes = {first: (1, n_items)} if somebody else {}
     for who, (least, most) in changes.items():

@@ -78,7 +78,7 @@ def imports_of(*values: Any) -> str:
     """Lines that import what the code of values names, and comments that say what cannot be."""
     homes: dict[str, set[str]] = {}
     comments: dict[str, None] = {}
-    # Other values than these Hypothesis prints, and leaves nothing out.
+    # Hypothesis prints all other values in full.
     each = [part for value in values for part in _parts(value, isinstance(value, Repeatable))]
     for part in each:
         if _importable(part):
@@ -133,7 +133,7 @@ def _code(value: Any) -> str:
     if isinstance(value, np.generic):
         return repr(value.item())
     name = str(getattr(value, "__qualname__", repr(value)))
-    # Of what is made inside a function the code has the last name, to be defined beside it.
+    # A local class or function appears under its last name, to be defined beside the code.
     said = name.rpartition("<locals>.")[2]
     return said if _is_expression(said) else "..."
 
@@ -182,7 +182,7 @@ def _said(value: Any) -> str | None:
         where = f"{Path(sys.modules[where].__file__ or where).name}"
         where = f"{where}, line {getsourcelines(value)[1]}"
     except (AttributeError, KeyError, OSError, TypeError):
-        pass  # typed in, or not written in Python
+        pass  # from an interactive session, or not in Python
     what = _code(value)
     if what == "...":
         return f"In place of ... put {name} ({where})."

@@ -22,7 +22,7 @@ def canonical_order(words: RingArray, codec: FixedPoint) -> RingArray:
     lie in this order are not copied.
     """
     integers = codec.to_integers(words)
-    if _ascend(integers):  # as one client after the other gives them
+    if _ascend(integers):  # in the order of clients
         return words
     first = integers[:, :_FIRST]
     order = np.lexsort(first.T[::-1])

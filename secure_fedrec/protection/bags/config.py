@@ -12,7 +12,8 @@ from secure_fedrec.settings import Bits, Positive, Settings, Within
 BAG_NOISE_KEYS: Final[Mapping[str, str]] = MappingProxyType(
     {
         "dp": "bag_protection",
-        "dp.delta": "bag_protection.noise_multiplier",  # the delta itself is not a setting here
+        # Delta itself is not a setting of this class.
+        "dp.delta": "bag_protection.noise_multiplier",
         "dp.scale": "bag_protection.noise_multiplier",
     }
 )

@@ -74,7 +74,7 @@ class Arrivals:
         keys = delivered.senders.ids if delivered.tags is None else delivered.tags
         self._keys.append(keys.astype(np.uint64))
         here = self._words[self._arrived : self._arrived + len(words)]
-        here[:] = words[: len(here)]  # one too many is counted, and the round ends by it
+        here[:] = words[: len(here)]  # an excess vector is counted, which ends the round
         self._arrived += len(words)
 
     def close(self) -> RingArray:

@@ -85,7 +85,7 @@ class BagHub:
             try:
                 self._take(data[len(MAGIC) :])
             except (ProtocolError, WireError):
-                continue  # it is missed where its client is in the sum
+                continue  # noticed later, if its client is in the sum
 
     def _take(self, data: bytes) -> None:
         sender, body = messages_of(self._at).open(data, BagKind.VECTORS)

@@ -49,7 +49,7 @@ from secure_fedrec.protection.session.statement import Statement, state_hash
 from secure_fedrec.uploads import Aggregate, RowBlock
 from secure_fedrec.wire import Wire
 
-_EPOCH = 1  # of the beacon: journals are those of one round
+_EPOCH = 1  # of the beacon; each journal serves one round
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -117,7 +117,7 @@ class MemoryHosts:
         for node, host in halves.helpers().items():
             own = rows.get(host.number) if host.role is Role.CLIENT else None
             if own is None and host.role is Role.CLIENT and halves.exempt(host.number):
-                continue  # its client takes no part
+                continue  # its client does not take part
             desk = Desk(
                 wire=wire,
                 journal=MemoryJournal(),
@@ -202,7 +202,7 @@ class CarriedOut(TableSession):
                 "the round is abandoned"
             )
         if self.beside is not None and self.exempt(self.order).all():
-            return self.beside.close()  # nobody sends anything that the halves would carry
+            return self.beside.close()  # no client sends anything through the halves
         aggregate = self._hidden() if self._keeper is not None else self._open()
         if self.beside is None:
             return aggregate
@@ -241,7 +241,7 @@ class CarriedOut(TableSession):
         kept, hosts.kept = hosts.kept, None
         if kept is None or kept.round != self.round - 1:
             kept = None
-            if hosts.attempts:  # what an earlier key has encrypted is given up with it
+            if hosts.attempts:  # a new key: the old ciphertexts are dropped
                 hosts.keys = halves.shared_keys()
         table = b"" if kept is None else kept.table
         held, state = Held(len(step.words), table), sha256(table).digest()

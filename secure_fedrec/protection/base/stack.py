@@ -45,7 +45,7 @@ def _require_members(key: str, part: object, protocol: type) -> None:
 
 
 def _named(protocol: type) -> list[str]:
-    if not getattr(protocol, "_is_protocol", False):  # what every object has
+    if not getattr(protocol, "_is_protocol", False):  # its methods are those of ``object``
         return []
     return [name for name in vars(protocol) if not name.startswith("_")]
 
