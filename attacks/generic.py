@@ -121,7 +121,7 @@ def _sums(view: View, worlds: Worlds, round_: int) -> float:
     if view.rounds(Step.UPLOAD):
         present = view.messages(Step.UPLOAD, round_).senders.ids
         present = np.union1d(present, np.asarray(knowledge.denoisers, dtype=np.int64))
-    if knowledge.sums_are_real:  # then what the coalition put in has been taken out
+    if knowledge.sums_are_real:  # then the coalition's own rows have been subtracted
         present = np.setdiff1d(present, sorted(own_clients(view)))
     found = weigh(_spread(view, left, n_items), *worlds.sums(present), finest=finest)
     if left.counts is None:
@@ -130,7 +130,7 @@ def _sums(view: View, worlds: Worlds, round_: int) -> float:
     counts[left.rows] = left.counts
     rated: tuple[BoolArray, ...] = (worlds.first[present] != 0.0, worlds.second[present] != 0.0)
     first, second = (each.sum(axis=0, dtype=np.float64) for each in rated)
-    if not knowledge.exact:  # estimates are cut to what counts can be: the ends tell little
+    if not knowledge.exact:  # estimates are clamped, so the extremes tell little
         inside = (counts > counts.min()) & (counts < counts.max())
         counts, first, second = counts[inside], first[inside], second[inside]
     return found + weigh(counts, first, second, finest=finest)

@@ -122,7 +122,7 @@ class AttackContract:
             transcript, where = planted(place)[0].transcript, f"as {who} of {place}"
             found = self._found(transcript, place, who)
             require(found.reason != "", f"gives no reason {where}")
-            json.dumps(dict(found.details))  # refuses what is not JSON value
+            json.dumps(dict(found.details))  # raises if it is not JSON
             again = self._found(transcript, place, who)
             require(again.figures == found.figures, f"has other figures the second time {where}")
             values = [value for value in found.figures.values() if value is not None]
@@ -160,7 +160,7 @@ class AttackContract:
             lacking = f"where {path[-1]!r} is not stated"
             told = transcript.stating(_without(transcript.public, path))
             reason = self._no_more(told, lacking)[0].reason or path[-1]
-            # Claims that the fact would have given a name are there, and nothing judges them.
+            # Without the fact, claims are made but cannot be judged.
             named = path[-1] in reason or "nothing to judge the claims by" in reason
             require(named, f"{reason}, {lacking}")
 

@@ -215,7 +215,8 @@ def attack(
             who,
             names,
             seed=config.seed,
-            judged=len(config.adversaries) * len(config.attacks),  # asked for alone, it is as sure
+            # The same confidence as in the whole audit.
+            judged=len(config.adversaries) * len(config.attacks),
             bars=progress,
             workers=config.run.workers or 1,
         )

@@ -36,7 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     interrupts = Interrupts(whole=arguments is None)
     interrupts.handle(interrupts.leave)
     if arguments is None:
-        gc.disable()  # imports leave no garbage, only much to look through
+        gc.disable()  # imports leave little garbage and many objects
         warnings.showwarning = _warn
         _open_streams()
     from audits.terminal import spoken_streams  # noqa: PLC0415 - after the handler
@@ -48,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _main(arguments: Sequence[str] | None, interrupts: Interrupts) -> int:
     hint: Callable[[], str] = partial(str, _INTERRUPTED)
     try:
-        if interrupts.numbers:  # of what is done, and its exit code, the end takes nothing
+        if interrupts.numbers:  # an interrupt at exit must not change the exit code
             atexit.register(interrupts.handle, signal.SIG_IGN)
         from audits import command_line  # noqa: PLC0415 - after the handler
 
@@ -69,10 +69,11 @@ def _main(arguments: Sequence[str] | None, interrupts: Interrupts) -> int:
         hint = partial(command_line.interrupted, parsed, _INTERRUPTED)
         interrupts.handle(interrupts.raised)
         code = command_line.run(parsed)
-        interrupts.handle(interrupts.leave)  # the interpreter takes a while to end
+        interrupts.handle(interrupts.leave)  # covers the interpreter's shutdown
     except BaseException as error:
         if isinstance(error, KeyboardInterrupt) or interrupts.heard is not None:
-            return _interrupted(interrupts, hint)  # of which a library may have made another error
+            # A library may have replaced the interrupt by another error.
+            return _interrupted(interrupts, hint)
         if not isinstance(error, Exception):
             raise
         import traceback  # noqa: PLC0415 - slower to import than an interrupt may take
@@ -85,14 +86,14 @@ def _main(arguments: Sequence[str] | None, interrupts: Interrupts) -> int:
                 return EXIT_USAGE
             print("secure-fedrec: internal error; please report it", file=sys.stderr)
         return EXIT_INTERNAL
-    # A library that swallowed an interrupt may have left out what it was about to do.
+    # If a library swallowed an interrupt, its work may be incomplete.
     return code if interrupts.heard is None else _interrupted(interrupts, hint)
 
 
 def _interrupted(interrupts: Interrupts, hint: Callable[[], str]) -> int:
     interrupts.handle(interrupts.leave)
-    # An interrupt that passed through a string of code, as compilers make them, would have CPython
-    # end `python -m` by SIGINT whatever the exit code; it forgets that with the next string.
+    # After an interrupt inside ``exec``, as compilers use it, CPython ends `python -m` by SIGINT
+    # whatever the exit code; another ``exec`` resets that.
     exec("")  # noqa: S102
     with contextlib.suppress(OSError):
         print(hint(), file=sys.stderr)

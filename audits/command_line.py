@@ -119,7 +119,7 @@ def _spoken(line: str, parsed: argparse.Namespace) -> str:
 
 def _refuse(parsed: argparse.Namespace, problem: str, *notes: str) -> int:
     # A key or a path may hold line ends, a message is one line.
-    with contextlib.suppress(OSError):  # there may be nowhere to say it
+    with contextlib.suppress(OSError):  # stderr may be closed
         for line in (f"secure-fedrec: {problem}", *notes):
             print(_spoken(" ".join(line.split()), parsed), file=sys.stderr)
     return EXIT_USAGE
@@ -172,7 +172,7 @@ def _add_runs(words: Any) -> None:
 
     about = "train on Flower, with every host as a process on this machine"
     deployed = _command(words, "deploy", "audits.deploy.command:deploy", about)
-    deployed.set_defaults(serves=True)  # its process is the server's
+    deployed.set_defaults(serves=True)  # this process is the server
     _config_argument(deployed)
     deployed.add_argument(
         "--out", type=Path, default=Path("deploy-out"), help="folder of all hosts"
@@ -419,7 +419,7 @@ def _override(text: str) -> tuple[str, Any]:
         raise argparse.ArgumentTypeError(f"{text!r} is not of the form KEY=VALUE")
     with contextlib.suppress(json.JSONDecodeError):
         return key, json.loads(value)
-    if value.startswith("{"):  # as it stands in a file
+    if value.startswith("{"):  # TOML inline table
         import tomllib  # noqa: PLC0415
 
         with contextlib.suppress(tomllib.TOMLDecodeError):

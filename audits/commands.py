@@ -38,7 +38,7 @@ from secure_fedrec.wire import Meter
 def audit(arguments: argparse.Namespace) -> int:
     """``audit [CONFIG]``: the whole audit."""
     given, overrides = arguments.config, dict(arguments.overrides)
-    if given is None:  # the embedded default is not a file of its user's, which a report names
+    if given is None:  # the default is not a file that a report could name
         given, overrides = load_config(QUICKSTART, overrides), {}
     if arguments.dry_run:
         return _dry_run(configured(given, overrides).config, arguments)
@@ -106,7 +106,7 @@ def train(arguments: argparse.Namespace) -> int:
     """``train CONFIG``: one JSON line per round."""
     if arguments.resume and arguments.out is None:
         raise ConfigError("--resume", True, "needs the run folder, --out DIR")
-    # As ``simulate`` does, but that without a folder nothing is kept.
+    # Like ``simulate``, except that nothing is kept without a folder.
     runner.train(
         load_config(arguments.config, dict(arguments.overrides)),
         out=arguments.out,
@@ -172,7 +172,7 @@ def check(arguments: argparse.Namespace) -> int:
             streams=federation.streams,
             rounds=rounds,
             cohort=config.cohort,
-            # Layers of the package: whom they let sit out, and what they drop, is theirs to say.
+            # Layers of the package state themselves whom they exempt and what they drop.
             scope=Scope(
                 taking_part=federation.stack.collector.participants,
                 drops_reports=config.claim.drops_reports,
@@ -241,7 +241,7 @@ def _round_printer(meter: Meter) -> Callable[[RoundReport], None]:
 def _print_audit(result: AuditResult, *, written: bool = True) -> None:
     verdict = result.verdict
     print(render_summary(result.report), end="")
-    if verdict.outcome is not Outcome.LEAK:  # whose gates have just said it
+    if verdict.outcome is not Outcome.LEAK:  # the summary has just printed its gates
         for reason in verdict.reasons:
             print(f"  {verdict.outcome}: {reason}", file=sys.stderr)
     print_policy(result.report)

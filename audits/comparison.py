@@ -308,7 +308,8 @@ def _figures(report: Report) -> dict[Key, Figure]:
             continue
         for metric, measure in MEASURES.items():
             key = Key(finding["adversary"], finding["attack"], metric)
-            # What is judged by its gains is compared by them, what is not a finding not at all.
+            # A figure judged by its gains is compared by them; one that is not a finding is not
+            # compared.
             if not isinstance(measure.severity, Behind | Context) or key in gated:
                 figure = _finding_figure(finding, metric)
                 if figure is not None:
@@ -400,13 +401,14 @@ def _interval(pairs: Sequence[tuple[Figure, Figure]], tail: float) -> tuple[floa
     if pairs[0][0].exact:
         return (mean, mean) if abs(mean) > slack else (0.0, 0.0)
     deviation = float(changes.std(ddof=1)) if len(pairs) >= FEWEST_PAIRS else 0.0
-    # Coarse figures move alike by chance, but for rounding: then their clients tell the noise.
+    # Coarse figures may change equally in all pairs by chance; then the intervals over clients give
+    # the noise.
     if deviation > slack or (len(pairs) >= FEWEST_PAIRS and abs(mean) <= slack):
         half = -float(stdtrit(len(pairs) - 1, tail)) * deviation / math.sqrt(len(pairs))
         return mean - half, mean + half
     downs, ups = zip(*(_reach(before, after) for before, after in pairs), strict=True)
     scale = -float(ndtri(tail) / ndtri(0.975))
-    # Clients are the same in all pairs: their noise does not average out.
+    # All pairs have the same clients, so the noise of clients does not average out.
     return mean - scale * float(np.mean(downs)), mean + scale * float(np.mean(ups))
 
 

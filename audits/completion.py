@@ -14,7 +14,7 @@ from audits.reproduction.papers import entries
 
 def completion(arguments: argparse.Namespace) -> int:
     """Print the script; the help of the command says where shells look for it."""
-    whole = parser.__wrapped__()  # one of its own: words are read by the other
+    whole = parser.__wrapped__()  # a parser of its own, as ``parser`` is shared
     names = {"PRESET": PRESETS, "PAPER": entries(), "--attack": SUITE}
     for action in _actions(whole):
         known = [names[key] for key in (action.metavar, *action.option_strings) if key in names]

@@ -90,7 +90,7 @@ class RankingData(Sample, TableData):
 
     name: Annotated[str, OneOf(DATASETS, "unknown data set")] = "ml-100k"
     protocol: Annotated[str, OneOf(PROTOCOLS, "unknown protocol")] = PROTOCOLS[0]
-    implicit = True  # whatever the ratings are, that there are some is all that counts
+    implicit = True  # only whether an item was rated counts
 
 
 class RankingFileData(Sample, FileData):

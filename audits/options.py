@@ -62,7 +62,7 @@ def acceptable(text: str) -> str:
     Raises:
         ArgumentTypeError: no change of that name can be accepted.
     """
-    # Only who accepts something waits for what may be accepted; the reports say which attacks.
+    # Imported only with --accept; which attacks may be named is checked by the reports.
     from audits.comparison import ATTACK, LOSSLESS  # noqa: PLC0415
 
     if text != LOSSLESS and not text.startswith(ATTACK):

@@ -44,14 +44,13 @@ def look_at(workers: Iterable[int]) -> None:
 
 def _held(process: str) -> int:
     share = _figure(f"{process}/smaps_rollup", "Pss")
-    if share is None:  # an old system: what is shared counts for everybody
+    if share is None:  # old systems: shared memory counts in full for each process
         share = _figure(f"{process}/status", "VmRSS")
     return share or 0
 
 
 def _own_peak() -> int:
-    # Beside it there is ``ru_maxrss``, in which Linux counts what a process was before it ran this
-    # program: the one that started it, with all that it held.
+    # Not ``ru_maxrss``: on Linux it includes the process before ``exec``, a copy of its parent.
     found = _figure("self/status", "VmHWM")
     if found is not None:
         return found

@@ -206,7 +206,7 @@ def load(kind: str, name: object, *, key: str) -> tuple[Plugin, ...]:
         ConfigError: it cannot be loaded, breaks its contract, or has a name that is taken.
     """
     if isinstance(name, str) and name in WORDS:
-        return ()  # whoever has an entry point of that name
+        return ()  # reserved, whatever distribution has an entry point of that name
     shipped = isinstance(name, str) and name in _KINDS[kind].registry.shipped
     written = written_of(kind, name, key=key, shipped=shipped)
     if written is None:
@@ -229,7 +229,7 @@ def explained(name: str) -> tuple[str, ...]:
     """
     shipped = {kind: name in each.registry.shipped for kind, each in _KINDS.items()}
     if ":" in name:
-        written_of("attack", name, key="name", shipped=False)  # is it written so?
+        written_of("attack", name, key="name", shipped=False)  # checks the form of the name
         _, thing = _imported(name, key="name")
         kind = _kind_of(thing)
         return _names(kind, name)

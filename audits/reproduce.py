@@ -36,9 +36,9 @@ def add_reproduce(command: argparse.ArgumentParser) -> None:
 
 def reproduce(arguments: argparse.Namespace) -> int:
     """Run what is missing, print the tables, draw the figures."""
-    read_paper(arguments.paper)  # refuses what is no paper
+    read_paper(arguments.paper)  # refuses an unknown paper
     _refuse_foreign_options(arguments)
-    if arguments.out.exists() and not arguments.out.is_dir():  # found after hours otherwise
+    if arguments.out.exists() and not arguments.out.is_dir():  # otherwise noticed after hours
         raise ConfigError("--out", str(arguments.out), "is no folder")
     apart = [name for name in APART if _given(arguments, name)]
     stem = "-".join([arguments.paper, *apart])

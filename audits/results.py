@@ -48,7 +48,7 @@ def findings_frame(findings: Sequence[Mapping[str, Any]]) -> "pd.DataFrame":
     import pandas as pd  # noqa: PLC0415 - only who asks for a frame waits for it
 
     rows = [row for each in findings for row in _rows(each)]
-    frame = pd.DataFrame(rows, columns=COLUMNS, dtype=object)  # where None stays None
+    frame = pd.DataFrame(rows, columns=COLUMNS, dtype=object)  # keeps None as None
     return frame.astype(dict.fromkeys(("value", "low", "high"), "float64"))
 
 
@@ -137,7 +137,7 @@ class AuditResult:
         from audits.report.html import render_summary  # noqa: PLC0415 - brings the charts along
 
         verdict, lines = self.verdict, [render_summary(self.report).rstrip("\n")]
-        if verdict.outcome is not Outcome.LEAK:  # whose gates have just said it
+        if verdict.outcome is not Outcome.LEAK:  # the summary has just printed its gates
             lines += [f"  {verdict.outcome}: {reason}" for reason in verdict.reasons]
         lines.append(f"verdict: {verdict.outcome} (exit code {verdict.exit_code})")
         return "\n".join(lines)
@@ -270,6 +270,6 @@ def _copy(folder: Path, target: Path) -> None:
     if not folder.is_dir():
         raise ConfigError("directory", str(target), f"cannot be filled: {folder} was removed")
     target.mkdir(mode=0o700, parents=True, exist_ok=True)
-    target.chmod(0o700)  # before anything lies in it
+    target.chmod(0o700)  # before files are written
     with unwritten(folder) if (folder / CONFIG_NAME).exists() else nullcontext():
         shutil.copytree(folder, target, dirs_exist_ok=True)

@@ -68,7 +68,7 @@ def say(line: str) -> None:
     bars, text = _bars(), f"{line}\n"
     above = nullcontext() if bars is None or _LEFT else bars.external_write_mode(sys.stderr)
     if bars is not None and _LEFT and not all(bar.disable for bar in list(bars._instances)):
-        # Over the bar, in one piece: whose it is draws it again, at any moment.
+        # Written over the bar in one call; the bar is redrawn by its owner.
         text = f"\r{line.ljust(get_terminal_size().columns - 1)}\n"
     with suppress(OSError), above:
         sys.stderr.write(text)
@@ -85,4 +85,4 @@ def leave_bars() -> None:
 
 
 def _bars() -> Any:
-    return getattr(sys.modules.get("tqdm"), "tqdm", None)  # none yet while it is imported
+    return getattr(sys.modules.get("tqdm"), "tqdm", None)  # not there yet while tqdm is imported

@@ -83,7 +83,7 @@ def assert_no_leak(
             adversary that the result does not have, or that a recording cannot show.
         DataError, TranscriptError, CheckpointError: as ``audits.audit`` and ``audits.attack`` do.
     """
-    __tracebackhide__ = True  # pytest shows the line that asked
+    __tracebackhide__ = True  # pytest shows the caller's line
     from audits.gates.gate import Outcome, judge  # noqa: PLC0415
 
     who = adversary if isinstance(adversary, str) else adversary.name
@@ -151,7 +151,7 @@ def _finding(
     if not (isinstance(audited, SimulatedRun) or _is_run(audited)):
         config = configured(audited, {}).config
         if isinstance(adversary, str) and adversary not in (e.name for e in config.adversaries):
-            api.parties(adversary)  # refused before hours of training
+            api.parties(adversary)  # checked before the training, which may take hours
         run = api.simulate(config, data_dir=data_dir)
     tried = api.attack(run, attacks=attack, adversaries=[adversary])
     return tried.findings[0], tried.seed
@@ -224,7 +224,7 @@ def _doubts(finding: Mapping[str, Any]) -> list[str]:
     from audits.gates.verdict import undecided, unrecorded  # noqa: PLC0415
 
     if finding["status"] != "measured":
-        return []  # as every gate on it says
+        return []  # every gate on it reports this
     lacks = unrecorded(finding), finding["not_installed"]
     return [f"undecided: {each}" for each in (*undecided([finding]), *lacks) if each]
 

@@ -83,7 +83,7 @@ class ItemChanges(NamedTuple):
             if table is not None and whole:
                 moved = without_decay(moved, table[rows])
             lengths = np.sqrt((moved**2).sum(axis=1))
-            # Who sends its examples' rows alone says which they are.
+            # A client that sends only the rows of its examples names them.
             by_examples = touched(lengths[None])[0] if whole else lengths > 0
             found.visible[place, rows], found.sizes[place, rows] = True, lengths
             found.signed[place, rows], found.main[place] = along_main(moved, by_examples)

@@ -168,7 +168,7 @@ class VirtualRowVectors(SuiteAttack):
         need(noise == 0.0, "rows carry noise")
         none = "no round has payloads of noise messages and of the public table before it"
         rounds = common_rounds(view, Step.NOISE, Step.MODEL, payload=True, otherwise=none)
-        # The odds of 2^-20 are dealt out to the messages of all rounds.
+        # The error probability of 2^-20 is divided among the messages of all rounds.
         messages = sum(len(view.messages(Step.NOISE, round_)) for round_ in rounds)
         needed = SURE_BITS + float(np.log2(max(1, messages)))
         parts = tuple(part for round_ in rounds for part in _vectors(view, round_, needed))
@@ -183,7 +183,7 @@ def _vectors(view: View, round_: int, needed: float) -> tuple[Disclosures, ...]:
     levels = np.asarray([] if algorithm.get("biases") else view.public["rating_levels"])
     sent, noised = view.codec.decode(words_of(block)), Knowledge.of(view).says_noised
     pulled = float(algorithm["regularization"]) * public - sent
-    # A value at the limit of the ring stands for one beyond it.
+    # A value at the limit of the ring may have been clipped.
     formed = np.full(len(sent), not noised) & (np.abs(sent) < view.codec.bound).all(axis=1)
     width = public.shape[1] - bool(algorithm.get("biases"))
     names = np.full(len(messages), -1) if messages.tags is not None else messages.senders.ids
@@ -246,6 +246,6 @@ def vector_along(
         sides = [side for side, mean in means if len(levels) and levels[0] <= mean <= levels[-1]]
         if sides and bits >= needed:
             return sides[0] * length * axis, "nothing" if len(sides) == 1 else "side"
-    beside = np.sort(np.abs(along))[:-1]  # of the longest, nothing tells the direction
+    beside = np.sort(np.abs(along))[:-1]  # the longest row determines its own direction
     bits = (rows.shape[1] - 1) * float(np.log2(np.maximum(beside / within, 1.0)).sum())
     return (axis, "length") if bits >= needed or (formed and width > 1) else None

@@ -44,11 +44,11 @@ class Direct(SuiteAttack):
     def claim(self, view: View) -> Claims:
         """Claim that everything in the first recorded upload is rated."""
         rounds, known = upload_rounds(view), Knowledge.of(view)
-        if known.says_dense:  # then words alone tell which rows hold anything
+        if known.says_dense:  # dense uploads: only payloads tell which rows are not 0
             rounds = named_payload_rounds(view) or rounds
         clients, touched, _ = count_touches(view, rounds[:1])
         seen, told = Rows.marked(touched.listed), np.ones(len(clients), dtype=bool)
-        if known.says_dense:  # the others hold whatever rows all clients send
+        if known.says_dense:  # masked uploads name the same rows for all clients
             told = np.isin(clients, clear_senders(view, rounds[0]))
         claim = RatedSetClaim(
             clients=clients,
@@ -57,7 +57,8 @@ class Direct(SuiteAttack):
             predicted=seen,
             sure=told if known.says_rated_rows else None,
         )
-        if not (known.says_dense and known.says_rated_rows):  # then nothing was to be hidden
+        # Otherwise nothing was meant to be hidden.
+        if not (known.says_dense and known.says_rated_rows):
             return Claims(rounds=rounds[:1], made=(claim,))
         mine = np.repeat(told, touched.listed.lengths)
         owners, items = clients[touched.listed.owners[mine]], touched.listed.items[mine]
@@ -86,11 +87,11 @@ class Intersection(SuiteAttack):
     def claim(self, view: View) -> Claims:
         """Claim that what appears in every upload is rated."""
         rounds = upload_rounds(view)
-        # Where an algorithm sends a part of its rows, an item that is missing once says little.
+        # If an algorithm sends only some rows per round, one absence of an item says little.
         every_time = Knowledge.of(view).rated_always
         clients, counts, history = count_touches(view, rounds, keep=_HISTORY)
         uploads = counts.highest()
-        kind = counts.values.dtype  # that of counts up to all rounds: small, as there are many
+        kind = counts.values.dtype  # the smallest type for counts: there are many
         always = counts.values == np.repeat(uploads.astype(kind), counts.listed.lengths)
         claim = RatedSetClaim(
             clients=clients,

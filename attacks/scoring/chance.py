@@ -104,7 +104,7 @@ def normal_null(metric: str, value: float, chance: float, deviation: float) -> d
 
 
 def _null(metric: str, value: float, low: float, high: float) -> dict[str, Any]:
-    slack = 1e-12  # of rounding: a share of 0.05 may come out above an end of 0.05
+    slack = 1e-12  # tolerance for rounding at the ends
     passed = bool(low - slack <= value <= high + slack)
     return {"metric": metric, "value": value, "low": low, "high": high, "passed": passed}
 

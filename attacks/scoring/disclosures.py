@@ -134,7 +134,7 @@ def _judged(
     """Claims as pairs of a true client and an item, with the vectors behind them."""
     private = recorded.columns(part.round, "private-user_vectors")
     values = np.full((train.n_clients, part.vectors.shape[1]), np.nan)
-    if private is not None:  # rows of biases are wider than vectors, which they do not tell
+    if private is not None:  # bias rows have more columns than vectors
         table = np.asarray(private["values"], dtype=np.float64)
         told = table.reshape(len(table), -1)[:, : part.vectors.shape[1]]
         values = np.full((len(table), part.vectors.shape[1]), np.nan)
@@ -154,7 +154,8 @@ def _judged(
 
     owners = clients[part.whose]
     true = holds(owners, np.arange(len(owners)))
-    # Who have one vector have one pseudonym: what is claimed of it is true of any of them.
+    # Clients with equal vectors share a pseudonym: a claim about it is true if it is true of any of
+    # them.
     by_vector = ((part.names < 0) & part.vectors.any(axis=1))[part.whose]
     for claim in np.flatnonzero(~true & by_vector).tolist():
         equals = np.flatnonzero((values == values[owners[claim]]).all(axis=1))
@@ -166,7 +167,8 @@ def _judged(
         "pairs": pairs,
         "true": true,
         "certain": part.certain,
-        # Names are people over all parts; pseudonyms are so where the attack says which are one.
+        # A name is one person in all parts; pseudonyms of different parts are joined where the
+        # attack joins them.
         "people": np.where(part.names >= 0, -1 - part.names, people)[part.whose],
         "by_vector": clients[right],
         "wrong": (solved & ~right).sum() + (part.certain & ~true).sum(),
@@ -185,7 +187,8 @@ def _true_clients(part: Disclosures, train: RatingTable, values: FloatArray) -> 
             clients[who] = int(np.nanargmin(off))
             continue
         mine = part.whose == who
-        mine &= part.certain | ~(mine & part.certain).any()  # what is not certain may be of others
+        # Uncertain claims count only without certain ones.
+        mine &= part.certain | ~(mine & part.certain).any()
         claimed = np.full(train.n_items, np.inf)
         claimed[part.items[mine]] = part.ratings[mine]
         told = claimed[train.items]

@@ -152,7 +152,7 @@ def score_drafts(matches: Matches, *, prefix: str, seed: int) -> Scored:
         placed = (holders == clients).astype(np.float64)
         chance = _chance(holders, clients)
         share = mean_interval(by_client(placed, clients), seed=seed, span=1.0)
-        # Clients weigh by their members: resampled, a share may come out above 1.
+        # Clients are weighted by members, so a resampled share may exceed 1.
         share = replace(share, low=max(0.0, share.low), high=min(1.0, share.high))
         figures |= {**interval_figures("holder_accuracy", share), "holder_chance": chance}
         gains = {f"{prefix}holder_lift": Gain(by_client(placed - chance, clients))}

@@ -101,7 +101,7 @@ def luck_of_sets(sets: ItemSets, popularity: FloatArray, clients: int) -> FloatA
 def _of_size(weights: FloatArray, items: IntArray, size: int) -> tuple[float, float]:
     """Terms of the log probability of a set of a given size: per item, and once."""
     if not 0 < size < items.sum():
-        return 0.0, 0.0  # there is one such set
+        return 0.0, 0.0  # only one set has this size
     low, high = -weights.max() - 50.0, -weights.min() + 50.0
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
@@ -213,7 +213,7 @@ class Gain:
         if hits is not None:
             return base + (float(betaincinv(hits, len(known) - hits + 1, tail)) if hits else 0.0)
         mean, spread = float(known.mean()), float(known.std(ddof=1))
-        if spread <= 1e-12:  # all alike: the first names the value, the others bound its share
+        if spread <= 1e-12:  # all equal: bound the share of that value
             alike = tail ** (1.0 / (len(known) - 1))
             return float(mean * alike - self.span / 2 * (1.0 - alike))
         size, reach = len(known), -float(stdtrit(len(known) - 1, tail))

@@ -141,7 +141,7 @@ def evaluate(
     """
     truth = truth.as_trained(transcript.public.get("rating_levels"))
     view, own = (_view(adversary, transcript, truth) for _ in range(2))
-    own.asked, own.fetched = view.asked, view.fetched  # what is public it may change for itself
+    own.asked, own.fetched = view.asked, view.fetched  # the attack has its own copy of public data
     one_round = bool(getattr(attack, "reads_one_round", False))
     steps = [step for step in _PAYLOADS if one_round and view.sees(step)]
     rounds = sorted({round_ for step in steps for round_ in view.payload_rounds(step)})
@@ -198,7 +198,7 @@ def reads(attack: Attack, adversary: Adversary, transcript: Transcript, truth: G
         found = _asked(attack, _view(adversary, transcript.closed(), truth))
     except KeyboardInterrupt:
         raise
-    except BaseException:  # a message, or what it would have asked for is not known
+    except BaseException:  # it raised: its requests are not known
         return True
     return not isinstance(found, NotApplicable)
 
@@ -241,7 +241,7 @@ def _score(attack: Attack, view: View, own: View, truth: GroundTruth, level: Lev
         return replace(blank, reason=refused[0] if refused else unknown)
     figures: Figures = {}
     details = dict(claims.details)
-    for each in reversed(scored):  # of two claims of a kind, the first gives the figures
+    for each in reversed(scored):  # of two claims of one kind, the first counts
         figures |= each.at(level)
         details |= each.details
     require_numbers(figures)
@@ -271,7 +271,7 @@ def _received(view: View) -> tuple[tuple[str, ...], tuple[str, ...]]:
     heads, answered, silent = [name.partition(" ")[0] for name in told], set[str](), {"traffic"}
     if knowledge.says_hidden:
         answered.add("counts")
-        # Where no layer of ours hides them, it is the recording's word.
+        # Without a layer of the toolkit, the recording itself says that uploads are hidden.
         silent |= {"upload"} if view.public["protection"]["layers"] else set()
     elif "upload" in heads:
         answered.add("aggregate")

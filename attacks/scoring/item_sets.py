@@ -102,7 +102,7 @@ class ItemSets:
         """[B, m] with a value of each pair; of those that are added up, zeros are left out."""
         from scipy.sparse import csr_array  # noqa: PLC0415 - who only reads of attacks need not wait
 
-        # Places of 32 bits, as those of items: of two widths all would be copied to the larger.
+        # 32-bit indices like those of items: SciPy would copy mixed widths to the larger one.
         columns = values, self.items, self.indptr.astype(np.int32)
         return csr_array(columns, (len(self), self.n_items))
 
@@ -184,7 +184,7 @@ def spans_of(*sets: ItemSets) -> list[slice]:
 def joined(listed: ItemSets, sets: ItemSets, span: slice) -> Joined:
     """The pairs of a block of clients that are listed or in their sets."""
     one, other = (each.take(np.arange(span.start, span.stop)) for each in (listed, sets))
-    # Twice the number among those listed, from 1 on, and one more for what is in the set.
+    # Values are twice the place in the list, from 1, plus one if the item is in the set.
     numbers = 2 * np.arange(1, len(one.items) + 1, dtype=np.int32)
     both = one.sparse(numbers) + other.marks(np.int32)
     number, labels = both.data // 2, both.data % 2 == 1

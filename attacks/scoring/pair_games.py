@@ -103,7 +103,7 @@ class MembershipClaim(PairSumsClaim):
                 scores[world, place] = self._beyond(sums, told)
                 exact = self.noise == 0 and self.floor <= 1
                 proven[world, place] = exact and sums.min(initial=1.0) <= 0
-        scores[proven] = scores.min() - 1.0  # a proof of absence lies below all else
+        scores[proven] = scores.min() - 1.0  # proven absence ranks below everything else
         members = _below(scores[1], scores[0])
         each = members + 1.0 - _below(scores[0], scores[1]) - members.mean()
         size, interval = len(clients), mean_interval(each, seed=case.seed, span=_SPAN)
@@ -233,7 +233,7 @@ class ChoiceClaim(PairSumsClaim):
         (Sherman and Morrison 1950). Of items outside the row x B is -z over the diagonal.
         """
         size = len(self.matrix)
-        radius = 2 * self.noise * np.sqrt(size / 2)  # of what noise makes negative (Wigner)
+        radius = 2 * self.noise * np.sqrt(size / 2)  # radius of the noise's spectrum (Wigner)
         lowest = max(0.0, -float(np.linalg.eigvalsh(self.matrix)[0])) if self.floor > 1 else radius
         inverse = np.linalg.inv(self.matrix + (self.shrinkage + lowest) * np.eye(size))
         along, own = rows @ inverse, inverse.diagonal()

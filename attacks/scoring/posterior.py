@@ -53,7 +53,7 @@ def combined_scores(game: CatalogueGame, public: PublicRanking) -> Table:
         The game that ranks by both.
     """
     rules = _Rules(game, public)
-    if len(game.labels) < 2:  # nobody to learn from: the attack is taken at its word
+    if len(game.labels) < 2:  # no other clients to learn from: use the attack's order
         return rules.tables(np.full((2, _KINDS), _SCORE_FIRST), own=True)
     best = [[_best_rule(rules, half, kind) for kind in range(_KINDS)] for half in (0, 1)]
     return rules.tables(np.array(best[::-1]), own=False)
@@ -86,7 +86,7 @@ def kinds_of(scores: Rows, part: Part) -> IntArray:
     leaves those alike that it does not touch.
     """
     indptr, size = part.pairs.indptr, scores.listed.n_items
-    if isinstance(scores.rest, np.ndarray):  # the same of everybody
+    if isinstance(scores.rest, np.ndarray):  # the same claim about all clients
         return np.full(len(indptr) - 1, _GRADED)
     listed, values = np.diff(indptr), part.table.scores
     others, rest = size - listed, float(scores.rest)
@@ -124,7 +124,8 @@ class _Rules:
         self.game, self.public = game, public
         self.values = np.unique(np.concatenate([c.values for c in pooled_classes(game.table)]))
         self.few = len(self.values) <= _FEW_VALUES
-        self.levels = 2 * max(len(self.values) if self.few else 0, _OCTAVES)  # of a kind of client
+        # Levels per kind of client.
+        self.levels = 2 * max(len(self.values) if self.few else 0, _OCTAVES)
         self.counts, place = np.unique(public.learned[np.unique(public.half)], return_inverse=True)
         self.place = np.zeros(public.learned.shape, dtype=np.int64)
         self.place[np.unique(public.half)] = place.reshape(-1, game.labels.n_items)
@@ -268,7 +269,7 @@ class _Rules:
 
 def _octave(left: IntArray, right: IntArray, size: int) -> IntArray:
     """How often the part of a client's items above a score can be doubled: 0 for the upper half."""
-    # Midranks: ties share a place. Of what is not listed nothing may be left, and nothing is above.
+    # Midranks: ties share a place. Unlisted items may be absent, and none is above.
     above = np.maximum(size - (left + right) / 2, 0.5)
     found = np.floor(-np.log2(above / size)).astype(np.int64)
     return np.asarray(np.minimum(found, _OCTAVES - 1))

@@ -70,7 +70,7 @@ class CatalogueGame:
         if self.visible is None:
             return self._table(span)
         part = self.part(span)
-        if isinstance(self.visible.rest, np.ndarray):  # everybody is shown the same items
+        if isinstance(self.visible.rest, np.ndarray):  # the same items are visible of all clients
             return _shared_support(self.scores, self.visible.rest, part)
         return part.table.where(part.visible)
 
@@ -232,7 +232,7 @@ def public_ranking(game: CatalogueGame, popularity: FloatArray, seed: int) -> Pu
         seed: seed of the halves.
     """
     labels = game.labels
-    # Attacks on the same clients share what depends on none of them; to hash is a fraction of it.
+    # Cached: the result is the same for all attacks on the same clients, and a hash is cheap.
     whole = sha256(f"{seed} ".encode() + labels.digest + popularity.tobytes())
     counted = _COUNTED.get(whole.digest(), lambda: _counted(popularity, labels, seed))
     best, ranking = _CHANCE, counted[0]
@@ -305,5 +305,5 @@ def _mean_ranks(game: CatalogueGame, half: IntArray) -> FloatArray:
 def _in_counts(scores: FloatArray, counts: FloatArray) -> FloatArray:
     """A ranking of the items in the range of ascending counts, in the order of scores: [m]."""
     places = midranks(scores) - 1  # midranks: what is tied stays tied
-    # Counts that are equal must not tie what the scores tell apart.
+    # Equal counts must not tie pairs with different scores.
     return np.asarray(counts[places.astype(np.int64)] + places / len(scores))

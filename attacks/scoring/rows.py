@@ -124,7 +124,7 @@ def touches(
         at: told the counts after so many rounds.
     """
     listed, kind = _all_of(uploaded, rounds), np.min_scalar_type(len(rounds) + 1)
-    counts = listed.marks(kind)  # one too many of each, so that none is left out as a zero
+    counts = listed.marks(kind)  # offset by one, so that none is dropped as 0
     for number, round_ in enumerate(rounds, start=1):
         counts = counts + uploaded(round_).marks(kind)
         if at is not None:

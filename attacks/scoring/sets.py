@@ -99,7 +99,8 @@ def guessed_figures(predicted: Rows, game: CatalogueGame, exact: str) -> tuple[F
         guess = np.asarray(predicted.of(pairs), dtype=bool)
         hits.append(count_per_client(guess & pairs.labels, pairs.indptr))
         size = count_per_client(guess, pairs.indptr)
-        if isinstance(predicted.rest, np.ndarray):  # one guess of everybody, of the whole catalogue
+        # The same guess for all clients, over the whole catalogue.
+        if isinstance(predicted.rest, np.ndarray):
             size = np.full_like(size, np.count_nonzero(predicted.rest))
         named.append(size)
     found, sizes, there = np.concatenate(hits), np.concatenate(named), game.table.sizes > 0

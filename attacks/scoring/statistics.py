@@ -86,7 +86,7 @@ def _part_precision(table: ScoreTable) -> FloatArray:
     count_below(hits, ends, hits, ends, own_below, own_up_to)
     sizes = table.positives()
     owners = np.repeat(np.arange(len(sizes)), sizes)
-    # Of each positive: pairs that tie with it, and how many of them find room among the best.
+    # Per positive: the pairs tied with it, and how many of these fit among the best.
     tied = (up_to + own_up_to) - (below + own_below)
     room = sizes[owners] - (table.sizes[owners] - (up_to + own_up_to))
     cut = (room > 0) & (room < tied)
@@ -191,7 +191,7 @@ def _tail_cuts(negatives: Pooled, fpr: float) -> FloatArray:
     Cuts between two negatives would add nothing: the loosest rule under an FPR starts right above a
     negative. The largest one (no false positive) and the cut of the undrawn table are always in.
     """
-    # The cube puts most cuts where most draws end, and still some a factor of 4 away.
+    # Cubic spacing: most cuts lie where most draws end, some up to a factor of 4 away.
     size = negatives.size
     near = size * fpr * 4.0 ** np.linspace(-1.0, 1.0, _MAX_POINTS * 2 // 3) ** 3
     ranks = 1 + np.append(_allowed(size, fpr), near.astype(np.int64))
@@ -231,8 +231,8 @@ def _resampled_tpr(
     weights: npt.NDArray[np.unsignedinteger], above: _Counts, fpr: float
 ) -> FloatArray:
     """TPR at an FPR of each draw; a draw without positives or negatives is left out."""
-    # What is drawn is below n times the largest client, a whole number. A product of single floats
-    # takes half the time of one of doubles, and is as exact up to 2^24: any order gives these sums.
+    # What is drawn is below n times the largest client, a whole number. Single precision takes half
+    # the time and is exact up to 2^24 in any order.
     most = above.shape[1] * int(above[:, :, -1].sum(axis=0, dtype=np.int64).max(initial=0))
     exact = np.float32 if most < 2**24 else np.float64
     negatives, positives = (

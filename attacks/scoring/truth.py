@@ -136,7 +136,7 @@ class GroundTruth:
 
     def corrupted_clients(self, adversary: Adversary) -> frozenset[int]:
         """The adversary's own clients, which are not attacked."""
-        # Clients are corrupted one by one, by number: there is no word for all of them.
+        # Clients are corrupted by number; "all clients" cannot be named.
         clients = adversary.members("client") or frozenset()
         denoisers = adversary.members("denoiser")
         if denoisers is None:

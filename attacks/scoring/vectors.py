@@ -127,7 +127,8 @@ def _named(to_own: FloatArray, to_next: FloatArray, size: int, width: int) -> Pe
         width: width of a vector.
     """
     away, beside = (np.maximum(1.0 - each, _TIE) for each in (to_own, to_next))
-    nearer = np.minimum(0.5 * np.log(away / beside), 0.0)  # cosines fall with squared distances
+    # 1 - cosine grows with the squared distance.
+    nearer = np.minimum(0.5 * np.log(away / beside), 0.0)
     odds = min(width - 1, _DENSE) * nearer * (size > 1) - np.log(size)
     return Persons(to_own > to_next + _TIE, odds, guesses=True)
 
@@ -161,7 +162,7 @@ def _compared(
         float64[B] each: cosine to the own vector, sum of all cosines, odds of naming the own client
         and a shuffled one, cosine to the closest other vector.
     """
-    # No block of a single row: that product is another loop of the library, with other last bits.
+    # No block of a single row: the library multiplies it by another loop, with other last bits.
     blocks = max(1, min(len(claimed) // 2, len(claimed) * len(actual) // _CELLS))
     bounds = np.linspace(0, len(claimed), blocks + 1).astype(np.int64).tolist()
     parts = []
@@ -172,7 +173,7 @@ def _compared(
         odds = [closest[np.arange(len(among)), each[block]] / among for each in (own, shuffled)]
         cosines[np.arange(len(among)), own[block]] = -1.0
         parts.append([*odds, cosines.max(axis=1)])
-    # Row by row, and not as products of the library, whose last bits hang on the block.
+    # Row by row, since the last bits of a library's product depend on the block.
     to_own = (claimed * actual[own]).sum(axis=1)
     parallel = np.abs(to_own) > 1.0 - _TIE  # rounding alone must not tell equal ones apart
     to_own = np.where(parallel, np.sign(to_own), to_own)

@@ -64,7 +64,7 @@ def others_uploads(
     known = _known(view, round_)
     if known is not None:
         others = ~np.isin(uploads.senders.ids, known.senders.ids)
-        if not others.all():  # a selection is a copy
+        if not others.all():  # selecting copies
             uploads = uploads.select(np.flatnonzero(others))
     return rows_of(uploads)
 
@@ -130,7 +130,7 @@ def others_counts(view: View, round_: int) -> FloatArray | None:
     if told is None or (own is None and own_clients(view)):
         return None
     counts = np.rint(told - view.extras(round_)[BIAS_COUNTS])
-    if not (counts == 1).any():  # then a floor may have left out what has few raters
+    if not (counts == 1).any():  # a tail floor may have left out rare items
         counts[counts == 0] = np.nan
     if own is not None:
         _, block = rows_of(own)
@@ -141,7 +141,7 @@ def others_counts(view: View, round_: int) -> FloatArray | None:
 def own_uploads(view: View, round_: int, *, payload: bool = False) -> Messages | None:
     """Uploads of the adversary's clients; None if not all of them were kept."""
     known = None if view.own is None else view.own.uploads(round_)
-    # Where nothing hides what was sent, it is not kept twice.
+    # If uploads are not hidden, own uploads are not recorded a second time.
     if known is not None or not own_clients(view) or not view.sees(Step.UPLOAD):
         return known
     if payload and round_ not in view.payload_rounds(Step.UPLOAD):
@@ -224,7 +224,8 @@ def others_words(view: View, round_: int) -> RingArray | None:
     for total in totals:
         sums = np.asarray(change * (total * own.codec.scale))
         words = np.rint(sums).astype(np.int64)
-        factor = int(np.gcd.reduce(words, axis=None))  # floats of few digits have even words
+        # Words of low-precision floats share a power of 2.
+        factor = int(np.gcd.reduce(words, axis=None))
         enough = np.count_nonzero(words) >= _FEWEST_WORDS and not factor & (factor - 1)
         if enough and (np.abs(sums - words) <= WHOLE).all():
             return own.codec.reduce(own.codec.from_integers(words) - own.ring)
@@ -302,7 +303,7 @@ def lone_rounds(view: View) -> tuple[int, ...]:
     steps = [step for step in (Step.AGGREGATE, Step.MODEL) if view.sees(step)]
     kept = sorted({round_ for step in steps for round_ in view.payload_rounds(step)})
     found = tuple(round_ for round_ in kept if lone_upload(view, round_) is not None)
-    if not found:  # nothing was learned of what has been asked for
+    if not found:  # no payload was used
         view.asked.intersection_update(asked)
         view.fetched.intersection_update(fetched)
     return found

@@ -170,8 +170,8 @@ def item_view(view: View) -> View | None:
     """
     if "n_items" not in view.public and not Knowledge.of(view).item_rows:
         return None
-    _ = view.public["n_items"]  # known of rows that are items, or unknown
-    # A transcript of one table says no more than how many items it has.
+    _ = view.public["n_items"]  # raises if it is not stated
+    # A transcript with a single table states only its number of items.
     return view if "blocks" not in view.public else view.of_block("items")
 
 

@@ -54,14 +54,14 @@ def named_rows(view: View, round_: int, *, payload: bool = False) -> Messages:
     parts = []
     for step in _steps(view):
         messages = view.messages(step, round_, payload=payload)
-        if (messages.senders.ids < 0).any():  # nobody is named as who sent them
+        if (messages.senders.ids < 0).any():  # anonymous messages
             messages = messages.select(np.flatnonzero(messages.senders.ids >= 0))
         if step is Step.UPLOAD:
             parts.append(messages)
             continue
         holders = messages.receivers.ids
         parts += [messages.select(np.flatnonzero(holders == one)) for one in np.unique(holders)]
-    # A corrupted client tells what it sent to everybody else: then a part has its share alone.
+    # A corrupted client knows its shares to others as well, so one part may hold only its share.
     whole = max(range(len(parts)), key=lambda part: len(parts[part]))
     first, block = rows_of(parts.pop(whole))
     if not payload or block.values is None or not parts:
@@ -103,7 +103,8 @@ def in_the_clear(block: RowBlock, codec: FixedPoint) -> BoolArray:
         return np.zeros(len(block), dtype=bool)
     words, most = codec.signed(block.values), codec.largest
     beyond = ((words > most) | (words < -most)).any(axis=1)
-    known = math.log2(2 * most + 1) - codec.bits  # of the odds that a uniform word is within
+    # Log2 of the probability that a uniform word is in range.
+    known = math.log2(2 * most + 1) - codec.bits
     odds = block.lengths * block.values.shape[1] * known + math.log2(len(block))
     outside = np.diff(np.concatenate([[0], np.cumsum(beyond)])[block.indptr])
     return np.asarray((outside == 0) & (odds <= -LUCK_BITS))

@@ -142,7 +142,8 @@ def _published(seen: View) -> Iterator[tuple[int, FloatArray]]:
             values = matrix[np.triu_indices(len(matrix))]
         own = own_uploads(seen, round_, payload=True)
         sent = None if own is None else rows_of(own)[1]
-        if sent is not None and sent.values is not None:  # else they are among the others
+        # Otherwise they are among the other uploads.
+        if sent is not None and sent.values is not None:
             values = np.where(values != 0, values - _added(seen, sent, len(values)), 0.0)
         yield round_, values
 
@@ -245,7 +246,7 @@ def _whole(own: FloatArray, paired: BoolArray, shrinkage: float, clients: int) -
     away = paired & ~np.eye(len(own), dtype=bool)
     least, fits = own[away].min(), []
     largest = own.diagonal().max()
-    for count in range(1, clients + 1):  # people of the rarest pair
+    for count in range(1, clients + 1):  # number of people with the rarest pair
         factor = count / least
         if factor * largest - shrinkage > clients + 0.5:
             break

@@ -70,7 +70,7 @@ class JudgedConfig(Settings):
                 if each.adversary is not None and each.adversary not in names:
                     raise each.refusal("adversary", "unknown adversary", names)
                 known = self.attacks
-                if isinstance(each, WaiverConfig):  # also of what is switched off
+                if isinstance(each, WaiverConfig):  # including layers that are switched off
                     known = (*SUITE, *BESIDE_ATTACKS)
                 if each.attack is not None and each.attack not in known:
                     raise each.refusal("attack", "is not run", known)

@@ -85,7 +85,7 @@ def require_tables(key: str, value: object) -> list[dict[str, Any]]:
 def _table_class(annotation: Any) -> Any:
     """The settings class of a field that is or may be a table; None for other fields."""
     kinds = (annotation, *get_args(annotation))
-    # A rule of an annotation is an instance of a dataclass, and no table.
+    # A rule in an annotation is a dataclass instance, not a table.
     return next((k for k in kinds if isinstance(k, type) and dataclasses.is_dataclass(k)), None)
 
 

@@ -333,7 +333,7 @@ def _meter(hosts: _Hosts, denoisers: tuple[int, ...]) -> dict[str, IntArray]:
 def _places(kind: str, end: int, ids: IntArray, n: int, denoisers: tuple[int, ...]) -> IntArray:
     """Client numbers at one end of messages; the number n means the server."""
     server = (Step.DENOISE if end == 0 else Step.SHARE).name.lower()
-    if kind == server:  # a denoiser sends the one, and receives the other
+    if kind == server:  # a denoiser sends DENOISE and receives SHARE
         return np.array(denoisers, dtype=np.int64)[ids]
     return np.full_like(ids, n) if end else ids
 

@@ -44,7 +44,7 @@ def main(
         try:
             with counted(parsed.metrics) as metrics:
                 _serve(parsed, beside or {}, metrics)
-        except (FedRecError, OSError) as refused:  # a full disk is said like anything else
+        except (FedRecError, OSError) as refused:  # a full disk is reported like other errors
             logging.getLogger("secure-fedrec").error("%s", refused)
             return 2
         except SystemExit:
@@ -92,7 +92,7 @@ def _serve(
         return not node.ended and os.getppid() == starter
 
     with ExitStack() as ending:
-        ending.callback(node.kill)  # it keeps nothing, and takes seconds to end by itself
+        ending.callback(node.kill)  # killed: it holds no state, and takes seconds to stop
         site = open_host(parsed.agreement, parsed.site, key=parsed.key, record=parsed.record)
         ending.callback(site.close)
         answer: Callable[[bytes], bytes] = site.answer

@@ -108,7 +108,7 @@ def _unknown(name: str, *, quiet: bool) -> ConfigError:
 
 def _print_keys(name: str, found: tuple[Key, ...]) -> None:
     if {key.path for key in found} != {name} and len(found) > 1:
-        for key in found:  # a table, or one name in several tables
+        for key in found:  # keys of a table, or one name in several tables
             place = f" ({key.place})" if key.places else ""
             print(f"{key.path}{place}: {_unquoted(key.facts.meaning)}")
     else:

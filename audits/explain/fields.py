@@ -229,7 +229,7 @@ class _Annotation:
             return cls._several(origin, parts)
         if is_table(kind):
             schema = table_schema(kind)
-        else:  # of a table that another key decides about nothing is known here
+        else:  # the fields depend on another key
             schema = {"type": _NAMES[kind]} if kind in _NAMES else {}
         return cls(name=_NAMES.get(kind, "table"), schema=schema)
 
@@ -286,7 +286,7 @@ def _limits(rule: Any, *, of_list: bool) -> Iterator[tuple[str, Any]]:
         yield "pattern", f"^(?:{rule.pattern})$"
     elif isinstance(rule, Filled):
         yield ("minItems", 1) if of_list else ("pattern", r"\S")
-    else:  # a rule made elsewhere may know its own
+    else:  # rules of plug-ins may state their own keywords
         yield from getattr(rule, "keywords", ())
 
 

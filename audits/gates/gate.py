@@ -301,7 +301,7 @@ def judge(
         epsilons: privacy loss by adversary and what it covers; missing if no epsilon is claimed.
     """
     if gate.metric == "epsilon":
-        # By the adversary's own price: what others would learn says nothing of it.
+        # Only the price against this adversary counts.
         own = (epsilons or {}).get((gate.adversary or "", gate.covers))
         return _judge_number(gate, own, "no epsilon is claimed against this adversary")
     if gate.metric == "lossless":

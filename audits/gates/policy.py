@@ -110,7 +110,7 @@ def _federation(report: Report) -> dict[str, Any]:
     settings = report["configuration"]
     algorithm, data = (_table(settings.get(name)) for name in ("algorithm", "data"))
     found = {"algorithm.name": algorithm.get("name"), "seed": settings.get("seed")}
-    # Where a file lies is not what is in it: of that the fingerprint tells.
+    # Paths are left out: the fingerprint covers the contents.
     found |= {f"data.{key}": value for key, value in data.items() if not key.endswith("path")}
     if "data" in report:
         found["fingerprint of the data"] = report["data"]["fingerprint"]

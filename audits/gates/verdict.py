@@ -163,8 +163,8 @@ def objections_to(
         *_few(report),
         *_figures(report, excuse, fail_on),
     ]
-    # A pass speaks of every adversary: without a gate on what one learns, nobody asked; and no
-    # search ends with what messages and sums tell.
+    # A pass covers every adversary, so each needs a gate on what it learns. No search shows all
+    # that messages and sums tell.
     leaks = found or any(documents_leak(gate) for gate in report["gates"])
     return found if leaks else [*_ungated(report), *_unpriced(report, excuse)]
 
@@ -265,7 +265,7 @@ def _gates(report: Report, excuse: Excuses) -> Iterator[Objection]:
             continue
         text = f"{gate['name']}: {gate['reason']}"
         whose = {key: gate[key] for key in ("adversary", "attack", "metric")}
-        # What was not measured, utility, and a leak that should be there are not to be excused.
+        # Utility, unmeasured figures, and documented leaks that are missing cannot be excused.
         excusable = gate["attack"] is not None and gate["value"] is not None
         excused = None
         if excusable and not documents_leak(gate):
@@ -355,7 +355,7 @@ def _without_gates(report: Report) -> Iterator[Objection]:
 
 
 def _ungated(report: Report) -> Iterator[Objection]:
-    # An epsilon bounds what noise hides, and tells of no attack; a bound that holds tells nothing.
+    # Only gates on an attack that could fall count; one on epsilon does not judge an attack.
     gated = {
         gate["adversary"]
         for gate in report["gates"]

@@ -118,5 +118,5 @@ def _write_durably(path: Path, payload: bytes) -> None:
             stream.flush()
             os.fsync(stream.fileno())
     except OSError as refused:
-        refused.filename = str(path)  # a full disk is told of a stream without its name
+        refused.filename = str(path)  # errors of a stream do not name its file
         raise

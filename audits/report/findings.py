@@ -45,8 +45,8 @@ def _clause(measure: Measure, figures: Figures, details: Mapping[str, Any]) -> s
     if not low < (figures[measure.key] or 0.0) < high:
         return None
     attribute = next(iter(details.get("attributes", ())), "attribute").replace("_", " ")
-    told = {**figures, "attribute": attribute}  # the first one of several
-    # Every second part stood in brackets.
+    told = {**figures, "attribute": attribute}  # the first attribute
+    # Every second part was in brackets.
     parts = [_filled(part, told) for part in re.split(r"[\[\]]", measure.words)]
     if None in parts[::2]:
         return None

@@ -45,7 +45,7 @@ def key_of_objection(report: Report, objection: Objection) -> str:
                 if objection.metric is None and finding.get("lacks"):
                     return "recording"
                 return key_of_finding(report, finding, objection.metric)
-        return "attacks"  # it was switched off
+        return "attacks"  # the attack was switched off
     return "gates" if objection.gate is None else key_of_gate(report, objection.gate)
 
 

@@ -131,7 +131,7 @@ def _changes(config: AuditConfig, finding: Finding, sizes: Sizes, fewest: int) -
     known, table = _records(in_bags=in_bags), _claims(config, in_bags=in_bags)
     present = config.bag_protection if in_bags else config.protection
     smaller: list[frozenset[str]] = []
-    # Layers that another configuration of this process has brought along are none of this one's.
+    # Layers that another configuration of this process loaded are not used here.
     foreign = RECORDS.added.keys() - {plugin.name for plugin in config.plugins}
     for names in sorted(table, key=len):
         if foreign.intersection(names):
@@ -142,7 +142,7 @@ def _changes(config: AuditConfig, finding: Finding, sizes: Sizes, fewest: int) -
         hidden = _hidden(records, adversary)
         if needed & hidden:
             smaller.append(frozenset(names))
-            with suppress(ConfigError):  # a federation too small to start from anything
+            with suppress(ConfigError):  # the federation may be too small for any layers
                 yield _Change(in_bags, _settings(records, present, sizes))
             continue
         for record in records if hidden else ():
@@ -329,7 +329,7 @@ def _bytes_up(change: _Change, sizes: Sizes, codec: FixedPoint) -> float:
         name: RECORDS[name].settings(**{**settings, **_fitting(name, settings, few)})
         for name, settings in change.layers
     }
-    for name in layers:  # noise has the size of the sum, whatever there is of it
+    for name in layers:  # layers whose budget sets the noise; its size does not matter here
         if (budget := RECORDS[name].budget(layers, few)) is not None:
             layers[name] = budget.settings(1.0)
     stack = build_stack(layers, sizes=few, codec=codec, streams=Streams.from_seed(0))

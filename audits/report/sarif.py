@@ -80,7 +80,7 @@ def _finding(
     first = against[0] if against else None
     key = key_of_objection(report, first) if first else key_of_finding(report, finding)
     levels = [_level(each, finding) for each in against]
-    if not levels:  # gates that hold have judged it
+    if not levels:  # judged by gates that hold
         levels = ["note" if gates else _LEVELS[finding["severity"]]]
     about = [f"{gate['name']}: {gate['outcome']} ({gate['reason']})" for _, gate in gates]
     text = " ".join((finding["sentence"], *(f"Gate {each}." for each in about)))
@@ -257,7 +257,7 @@ def _invocation(report: Report) -> dict[str, Any]:
             for end, moment in (("start", began), ("end", ended))
         }
     except (ValueError, OverflowError):
-        pass  # of a report from elsewhere; the times are of no weight
+        pass  # a foreign report; its times do not matter
     return {
         **times,
         "executionSuccessful": True,

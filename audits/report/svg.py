@@ -54,9 +54,9 @@ def canvas(width: float, height: float) -> Iterator["Figure"]:
         from matplotlib.figure import Figure  # noqa: PLC0415
 
     with mpl.rc_context(), warnings.catch_warnings():
-        # The browser picks the glyphs; whether matplotlib's own font has them is of no interest.
+        # The browser chooses the font, so glyphs missing in matplotlib's font do not matter.
         warnings.filterwarnings("ignore", message=r"Glyph \d+ .* missing from font")
-        # As ``rcdefaults``, which reads all of matplotlib's style sheets for the names it spares.
+        # Like ``rcdefaults``, without reading all of matplotlib's style sheets.
         mpl.rcParams.update({k: v for k, v in mpl.rcParamsDefault.items() if k != "backend"})
         mpl.rc_file(_STYLE)
         yield Figure(figsize=(width, height))
@@ -79,7 +79,7 @@ def _undisturbed() -> Iterator[None]:
         if named is not None:
             os.environ["MPLBACKEND"] = named
     if named:
-        with suppress(ValueError):  # as it would have done itself
+        with suppress(ValueError):  # as matplotlib itself does
             sys.modules["matplotlib"].rcParams["backend"] = named
 
 

@@ -154,7 +154,7 @@ def gate_rows(gates: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     for gate in sorted(gates, key=lambda gate: _OUTCOMES.index(gate["outcome"])):
         threshold = gate["threshold"]
         write, value = _writer(gate["metric"]), gate["value"]
-        told = value is not None and not isinstance(value, bool)  # the reason says it once more
+        told = value is not None and not isinstance(value, bool)  # the reason repeats the value
         limit = _limit(threshold, write)
         scope = " · ".join(part for part in (gate["adversary"], gate["attack"]) if part)
         low, high = gate["low"], gate["high"]

@@ -75,7 +75,7 @@ class Shown(Settings):
         training = replace(PAPER.training, negatives=None) if self.all_pairs else PAPER.training
         others = replace(PAPER, training=training)
         for value in self.values:
-            # A share of one half is what equal parts are.
+            # A share of one half means equal parts.
             equal = value == _HALF and self.varied in ("items", "users")
             split: dict[str, Any] = {}
             if self.varied:

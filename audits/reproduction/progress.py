@@ -81,7 +81,7 @@ class StudyFolder(ABC, Generic[Wanted]):
     @staticmethod
     def options(arguments: argparse.Namespace) -> dict[str, Any]:
         """The fields as the command line has them."""
-        # A folder per paper: some look for theirs among all reports that there are.
+        # A folder per paper, since some papers search all reports of the folder.
         beside = f"studies-{arguments.paper}{'-quick' if arguments.quick else ''}"
         return {
             "folder": arguments.results or arguments.out / beside,
@@ -140,7 +140,7 @@ class StudyFolder(ABC, Generic[Wanted]):
                 bar.set_description(str(each))
                 try:
                     found[each] = make(each, bar)
-                except BeingMadeError:  # another was faster, since the look
+                except BeingMadeError:  # another process began it meanwhile
                     continue
                 except DivergedError as diverged:
                     bar.write(f"left out, {each}: {diverged.problem}", file=sys.stderr)

@@ -44,7 +44,7 @@ def one_writer(out: Path, *, resume: bool) -> Iterator[None]:
         ConfigError: another process writes it, or it cannot be made, locked or used for the run.
     """
     try:
-        _require_usable(out, resume=resume)  # before anything is touched
+        _require_usable(out, resume=resume)  # before anything is written
         out.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as refused:
         raise _unusable(out, f"cannot be made ({refused.strerror})") from refused
@@ -56,7 +56,7 @@ def one_writer(out: Path, *, resume: bool) -> Iterator[None]:
     try:
         _lock(descriptor, out, shared=False)
         with _folder_locked(out, shared=False):
-            _require_usable(out, resume=resume)  # what was checked above may have changed since
+            _require_usable(out, resume=resume)  # again under the lock: it may have changed
             try:
                 yield
             except EncodingError:
@@ -210,7 +210,7 @@ def _require_usable(out: Path, *, resume: bool) -> None:
         raise _unusable(out, "already holds a run; continue it with --resume or name a new folder")
     if resume and not begun:
         raise _unusable(out, "does not hold a run to resume")
-    # A kill before the first file was whole leaves only its unfinished form.
+    # If the process was killed while writing the first file, only its temporary file exists.
     found = out.iterdir() if out.exists() else ()
     if not resume and any(path.suffix != ".part" and path.name != _LOCK for path in found):
         raise _unusable(out, "is not empty; name a new folder")

@@ -99,7 +99,7 @@ def crews(federation: Federation[Task], folds: int = 1) -> tuple[Crew, Crew]:
     config, facts = federation.config, federation.task.facts
     state = 2.0 * state_bytes(algorithm, problem)
     examples = float(problem.vault.example_counts().sum())
-    loaded = {*config.audited.libraries, *sys.modules}  # not all are there before the training
+    loaded = {*config.audited.libraries, *sys.modules}  # some are imported only by the training
     packages = LOADED + sum(size for name, size in _BESIDE.items() if name in loaded)
     once = {_PACKAGES: packages, "clients (data)": state + _EXAMPLE * examples}
     limit = None if config.run.max_memory_gb is None else config.run.max_memory_gb * 1e9
@@ -160,7 +160,8 @@ def _shown_pairs(federation: Federation[Task]) -> float:
     algorithm, problem, _ = federation.task.fresh()
     facts, (rows, sent) = federation.task.facts, _uploads(federation)
     if all(shape.kind is BlockKind.FLAT for shape in blocks_of(algorithm, problem)):
-        return float(facts.clients) * max(1, facts.items)  # a table among the parameters shows all
+        # Counts all pairs, as for a table among the parameters.
+        return float(facts.clients) * max(1, facts.items)
     real = float(problem.vault.example_counts().sum())
     unseen = max(1.0, float(facts.clients) * max(1, facts.items) - real)
     share = min(0.999, max(0.0, rows - real) / unseen)

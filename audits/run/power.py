@@ -72,7 +72,7 @@ def gate_power(
     if reads_one_round(gate.attack):
         tried = max(1, len(config.recording.payload_rounds))
     measure = MEASURES[gate.metric]
-    if measure.scale.unit == COUNT:  # of persons: there is no more and no less than was counted
+    if measure.scale.unit == COUNT:  # a count of persons is a whole number
         step = -1.0 if gate.bound == "min" else 1.0
         return GatePower(gate=gate.name, clients=clients, least=float(bound) + step)
     gained = isinstance(measure.severity, Gained)
@@ -112,7 +112,7 @@ def _behind(
     config, seen = federation.config, found.units.get("clients", 0)
     rounds: Sequence[int] = found.rounds
     everybody = federation.task.facts.clients
-    if reads_one_round(found.attack):  # of those that are recorded, about the largest
+    if reads_one_round(found.attack):  # roughly the largest recorded round
         invited = [
             config.cohort.invited(each, everybody)
             for each in (*rounds, *config.recording.payload_rounds)
@@ -125,7 +125,7 @@ def _behind(
         rounds = config.recording.payload_rounds
     if all(config.cohort.invited(round_, everybody) == everybody for round_ in found.rounds):
         return seen
-    # Denoisers, where uploads are, send none under their names.
+    # Denoisers do not send named uploads.
     pool = max(seen, clients - len(federation.denoiser_clients))
     if any(config.cohort.invited(round_, everybody) == everybody for round_ in rounds):
         return pool

@@ -37,7 +37,7 @@ class ReleaseJournal:
             written = os.pread(descriptor, os.fstat(descriptor).st_size, 0)
             os.ftruncate(descriptor, written.rfind(b"\n") + 1)
             line = f"{round_}\n".encode()
-            if os.write(descriptor, line) != len(line):  # cut short: the round must not begin
+            if os.write(descriptor, line) != len(line):  # a partial write: the round must not begin
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             os.fsync(descriptor)
         except OSError as refused:
@@ -62,7 +62,7 @@ class ReleaseJournal:
 
     def _begun(self) -> list[int]:
         try:
-            *lines, _ = self._path.read_bytes().split(b"\n")  # what follows the last is unfinished
+            *lines, _ = self._path.read_bytes().split(b"\n")  # an incomplete last line is dropped
         except FileNotFoundError:
             return []
         try:

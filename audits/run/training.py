@@ -224,7 +224,7 @@ def plain_twin(federation: Federation[Task], run: RecordedRun) -> BesideRecorded
         problem=problem,
         streams=federation.streams,
         cohort=federation.config.cohort,
-        # A layer of the package: what it drops is its claim's to say.
+        # The claim of a layer of the package states what it drops.
         drops_reports=federation.config.claim.drops_reports,
         bags={name: shape.width for name, shape in bags.items()},
     )

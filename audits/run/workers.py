@@ -72,7 +72,7 @@ class _Worker(Generic[Result]):
         self.process = context.Process(
             target=_serve, args=(work, far, ours, os.getpid()), daemon=True
         )
-        # A signal to all of the terminal's processes waits until each has said what it does then.
+        # Signals are blocked until each process has set its handlers.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, ENDINGS)
         try:
             self.process.start()
@@ -119,7 +119,7 @@ class _Worker(Generic[Result]):
 @contextmanager
 def _crew(work: Callable[[int], Result], size: int) -> Iterator[list[_Worker[Result]]]:
     crew: list[_Worker[Result]] = []
-    return_freed_memory()  # none of them would use it
+    return_freed_memory()  # the workers would not use it
     sys.stdout.flush()
     sys.stderr.flush()
     try:
@@ -157,7 +157,7 @@ def _serve(
     work: Callable[[int], object], pipe: Connection, ours: Sequence[Connection], parent: int
 ) -> None:
     """Do the items of work that are requested, until the requests end."""
-    for number in (signal.SIGINT, signal.SIGHUP):  # who forked it takes care of interrupts
+    for number in (signal.SIGINT, signal.SIGHUP):  # the parent handles interrupts
         signal.signal(number, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDINGS)
@@ -168,7 +168,7 @@ def _serve(
     leave_bars()
     for other in ours:
         other.close()
-    gc.freeze()  # to look through what was inherited would copy it
+    gc.freeze()  # collecting inherited objects would copy their pages
     with suppress(EOFError, OSError):
         while True:
             number = pipe.recv()

@@ -157,7 +157,7 @@ class MaskExpander:
         self, target: RingArray, plus: Sequence[Keystream], minus: Sequence[Keystream]
     ) -> None:
         step = _BUFFER_BYTES // target.itemsize
-        # Piece by piece, all keys on one piece: the piece stays in the cache too.
+        # Piece by piece, with all keys, so that a piece stays in the cache.
         for start in range(0, len(target), step):
             piece = target[start : start + step]
             self._cover(piece, plus, add_four, np.add)

@@ -56,7 +56,8 @@ def build_stack(
     for record in records:
         record.fits(place)
     cloaks = [_built(record, place) for record in records if record.role == "cloak"]
-    maker = next(iter(makers_of(records)), PLAIN)  # whom no other layer takes into what it makes
+    # The layer that is not part of another one's collector.
+    maker = next(iter(makers_of(records)), PLAIN)
     collector: Collector = _built(maker, place)
     bags = _bags(bag_layers or {}, place)
     make = maker.hosted
@@ -65,7 +66,7 @@ def build_stack(
         carried_out(collector, make(collector))
     if bags is not None and bags.execution == "real":
         bags_carried_out(bags)
-    # Where blocks were not named: one of rows, of items as far as a cloak knows.
+    # If blocks are not named: one block of rows, taken for item rows.
     unnamed = BlockShape(name=TABLE, kind=BlockKind.ITEMS, size=sizes.n_items, width=sizes.width)
     return Stack(
         codec=codec,

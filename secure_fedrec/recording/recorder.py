@@ -444,7 +444,7 @@ class Recorder:
             if not np.array_equal(self._model, table):
                 raise MisfitError(f"round {round_} has another model already: one is for all")
             return
-        if 0 < self._round == round_ - 1 and self._after is None:  # round 1 follows on none
+        if 0 < self._round == round_ - 1 and self._after is None:  # no round precedes round 1
             self._after = table
         self._begin(round_)
         self._model, self._model_of = table, round_
@@ -505,7 +505,7 @@ class Recorder:
     def _number(self, party: Party, role: str) -> int:
         said, _, number = str(party).partition(":")
         if party is not None and not isinstance(party, str | bool):
-            with suppress(TypeError, ValueError):  # of whole numbers a tensor is one as well
+            with suppress(TypeError, ValueError):  # includes integer tensors
                 said, number = "client", str(index(party))
         fits = said == role and (role == "server") == (not number)
         fits = fits and (not number or _NUMBER.fullmatch(number) is not None)
@@ -543,7 +543,7 @@ class Recorder:
             receivers=Parties(role=receiver, ids=np.array([each.receiver for each in messages])),
             payload=block,
             sizes=message_sizes(block, width=layout.width, codec=layout.codec),
-            # Drawn anew when they are written; what stands here only says that there are some.
+            # Placeholders: tags are drawn when messages are written.
             tags=None if kind.named else np.arange(len(messages), dtype=np.uint64),
         )
 

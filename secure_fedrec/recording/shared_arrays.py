@@ -136,7 +136,7 @@ class SharedArrays:
         found = np.zeros((self.layout.rows, self.layout.width))
         numbers, rows = self.rows(values, weight=1.0 if self.weighted else None)
         found[numbers] = rows
-        if self.weighted:  # a model has none
+        if self.weighted:  # a model has no weight
             row, column = divmod(self.size, self.layout[PARAMETERS].width)
             found[self.layout[PARAMETERS].first + row, column] = 0.0
         return found

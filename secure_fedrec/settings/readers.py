@@ -42,11 +42,11 @@ def _written_out(kind: Any) -> Any:
     if not (hasattr(alias, "__value__") and hasattr(alias, "__type_params__")):
         return kind
     known, given = alias.__type_params__, get_args(kind)
-    if given and len(known) != len(given):  # one stands for several, or has a default
+    if given and len(known) != len(given):  # a variadic parameter, or one with a default
         raise TypeError(f"{kind} cannot be checked: write out what it stands for")
     named = dict(zip(known, given, strict=False))
     meant = named.get(alias.__value__, alias.__value__)
-    # Parameters stand in what is meant in an order of their own, and not each need stand there.
+    # The aliased type may use the parameters in another order, or not use some.
     order = getattr(meant, "__parameters__", ())
     return _written_out(meant[tuple(named[each] for each in order)] if named and order else meant)
 

@@ -51,7 +51,7 @@ def require_files(*places: Path, written: bool = False) -> None:
 def _require_file(path: Path) -> None:
     try:
         fits = stat.S_ISREG(path.stat().st_mode)
-    except OSError as refused:  # most often there is nothing; who reads or writes says more
+    except OSError as refused:  # usually it does not exist; reading or writing reports other errors
         fits = refused.errno != ELOOP
     if not fits:
         raise DataError(path, "is no file, where a study has one; remove it")

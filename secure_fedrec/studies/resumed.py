@@ -35,7 +35,7 @@ FINGERPRINT: Final = "data_fingerprint"
 
 _SO_FAR: Final = "study-so-far"
 _KEPT: Final = "study-kept."
-_PATIENCE: Final = 1000  # folders that others take away, one after the other
+_PATIENCE: Final = 1000  # attempts while other processes remove the folder
 
 Made = TypeVar("Made")
 Outcome: TypeAlias = tuple[dict[str, Any], Mapping[str, npt.NDArray[Any]]]
@@ -126,7 +126,7 @@ def read_study(
     report = read_report(path, version, paper=config.paper)
     if report.get("study") != described:
         raise DataError(path, "is of a study with other settings; remove it, or use another folder")
-    if "format" not in report:  # no release wrote such, and who knows what it lacks
+    if "format" not in report:  # not written by any release, so fields may be missing
         raise DataError(path, f"is no study of format {version}")
     if data is not None and report.get(FINGERPRINT, data) != data:
         raise DataError(path, "is of other data of that name; remove it, or use another folder")
@@ -218,7 +218,7 @@ def being_made(path: Path) -> bool:
     _, beside = _beside(path)
     try:
         descriptor = os.open(beside, os.O_RDONLY | os.O_NONBLOCK)
-    except OSError:  # most often there is no such file; what else is wrong, its maker will say
+    except OSError:  # usually there is no such file; other errors are raised when it is made
         return False
     try:
         lock_file(descriptor, shared=True)
@@ -258,7 +258,7 @@ def _alone(path: Path, *, wait: bool) -> Iterator[None]:
                 except (FileNotFoundError, FileExistsError):
                     if attempt > _PATIENCE:
                         raise
-                    continue  # who could not begin has just taken the folder away
+                    continue  # another process has just removed the folder
                 try:
                     lock_file(descriptor, wait=wait)
                 except BlockingIOError:
@@ -266,7 +266,7 @@ def _alone(path: Path, *, wait: bool) -> Iterator[None]:
                     raise BeingMadeError(path, "is being made by another process") from None
                 if _names(beside, descriptor):
                     break
-                os.close(descriptor)  # who held it took the file away
+                os.close(descriptor)  # the former holder removed the file
         except OSError as refused:
             problem = f"cannot be written ({refused.strerror or refused})"
             raise DataError(beside, problem) from refused
@@ -290,7 +290,7 @@ def _folder_made(folder: Path) -> Iterator[Callable[[], None]]:
         yield make
     finally:
         for each in ours:
-            with suppress(OSError):  # there is something in it, as there should be
+            with suppress(OSError):  # it is not empty, as expected
                 each.rmdir()
 
 

@@ -137,12 +137,13 @@ class LayerContract:
     def test_public_knowledge_has_its_settings_and_traits(self) -> None:
         """As JSON values: recordings hold it, and adversaries know no more of the layer."""
         told = self._stack().describe()
-        text = json.dumps(told)  # refuses what is not JSON value
+        text = json.dumps(told)  # raises if it is not JSON
         require(f'"{self.layer.name}"' in text, "is not named in describe()")
         require(told["traits"] is not None, "states no traits")
         stated = _told_of(self.layer.name, json.loads(text))
         own = json.loads(json.dumps(asdict(self.settings()[self.layer.name])))
-        given = {key: value for key, value in own.items() if value is not None}  # else it is found
+        # None means that the value is computed.
+        given = {key: value for key, value in own.items() if value is not None}
         lies = {key for key, value in given.items() if stated.get(key) != value}
         require(not lies, f"describe() does not say what {sorted(lies)} are")
 
@@ -232,7 +233,7 @@ class LayerContract:
 
     def _stack(self, names: tuple[str, ...] = ()) -> Stack:
         names, table, settings = names or self.names, self.ratings(), self.settings()
-        # In the order data passes them; of other layers than those that were set, defaults.
+        # In the order data passes them; layers without given settings have their defaults.
         layers = {name: settings.get(name) or self._records[name].settings() for name in names}
         sizes = Sizes(
             n_clients=table.n_clients,

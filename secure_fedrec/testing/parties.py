@@ -103,7 +103,7 @@ def _line_of(parcel: Parcel) -> _Line:
 
 
 def _has_data(parcel: Parcel) -> bool:
-    return parcel.data != b""  # else it is a prompt
+    return parcel.data != b""  # otherwise it is a prompt
 
 
 _Fault = Callable[[Parcel, Sequence[Sequence[Parcel]]], list[bytes]]

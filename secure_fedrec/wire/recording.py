@@ -154,7 +154,8 @@ class BlockStore:
         if self.directory is None:
             return []
         files = folder_of(self.directory, round_, sealed=True).glob(f"{name}-*.npz")
-        # A name may begin like another one: "bag.users-2-000" is not a block of "bag.users".
+        # One bag's name may be a prefix of another's: "bag.users-2-000" is not a block of
+        # "bag.users".
         numbered = {file: name_and_number(file) for file in files}
         mine = [file for file, (kind, _) in numbered.items() if kind == name]
         return sorted(mine, key=lambda file: numbered[file][1])

@@ -43,7 +43,7 @@ def gathered_columns(parts: Iterable[Mapping[str, npt.NDArray[Any]]]) -> Columns
             if column.dtype != whole.dtype:
                 joined[name] = np.concatenate([whole, column])
                 continue
-            # In its place, where there is room behind it: nobody else has seen the array.
+            # Grown in place if possible: no other reference to the array exists.
             whole.resize((size + len(column), *whole.shape[1:]), refcheck=False)
             whole[size:] = column
     return joined
@@ -77,7 +77,7 @@ class Spool:
 
     def blocks(self) -> Iterator[Columns]:
         """All messages in order, in blocks of at most ``limit`` bytes (or of one message)."""
-        if self._parts:  # the last run is within the limit, or of one batch: it waits for nothing
+        if self._parts:  # the last run is within the limit, or one batch: it can be written
             fits = not self._runs and self._size <= self._limit
             self._runs.append(self._taken())
             if fits:

@@ -255,7 +255,7 @@ class View:
     def sees(self, step: Step) -> bool:
         """Whether any message of that step reached or left a corrupted party."""
         if step is Step.MODEL:  # everybody takes part in the broadcast, denoisers as clients
-            # Unstated, it is hidden from nobody: that takes no knowledge from an adversary.
+            # If it is not stated, nobody is excluded, so that adversaries are not underestimated.
             blind = set(self.public.get("model_hidden_from", ()))
             return any(party.split(":")[0] not in blind for party in self.adversary.corrupt)
         sender, receiver = ENDS[step]
@@ -378,7 +378,7 @@ class View:
 
     def _lacks(self, step: Step) -> bool:
         kept = self._kept(step)
-        if not kept:  # of the table nothing else is recorded, and everybody was sent one
+        if not kept:  # only digests of tables are recorded; every party was sent one
             return step is Step.MODEL or bool(self.rounds(step))
         parts = [names for round_ in kept for names in self._names(step, round_)]
         return step is not Step.MODEL and any("values" not in names for names in parts)

@@ -146,6 +146,6 @@ def _singled_out(left: IntArray, item: int, hidden: int) -> IntArray:
     for other in np.flatnonzero((row == own[item] - 1) & (row > 0))[:_TRIED].tolist():
         most = np.where(left[other] > 0, left[other], hidden)
         found = of_all | (row > most)
-        if found.sum() > max(best.sum(), 1):  # more than who it is
+        if found.sum() > max(best.sum(), 1):  # more than the item itself
             best = found
     return np.flatnonzero(best)

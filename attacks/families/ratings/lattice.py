@@ -38,10 +38,10 @@ from secure_fedrec.wire import Step, View
 _NOISE_MULTIPLE = 8.0
 _FLOAT_NOISE = 1e-9
 _RING_NOISE = 1e-5
-_WIDEST = 0.2  # of the distance between ratings; beyond it anything is near a rating
+_WIDEST = 0.2  # share of a rating step: a larger tolerance fits any value
 _HIDDEN = -1e7
-_REFERENCES = 6  # at rho = 3 a quarter of the rows is real: all 6 virtual has odds of 0.18
-_GUESS_ROWS = 48  # at rho = 3 a quarter of the rows is real: all 48 virtual has odds below 1e-5
+_REFERENCES = 6  # at rho = 3, where 1/4 of rows is real, all 6 are virtual with probability 0.18
+_GUESS_ROWS = 48  # at rho = 3, all 48 are virtual with probability below 1e-5
 _SLOPES = (0.25, 4.0)
 _WIDEST_RESIDUAL = 3.0
 
@@ -155,7 +155,8 @@ def _decode_upload(
     gap = np.abs(ratings - levels[nearest_levels(ratings, levels)])
     turned = not biased and levels[0] == -levels[-1]
     if turned and ratings[gap <= tolerance].sum() < 0:
-        # On a scale around 0 all signs turned give the same rows: people rate what they like.
+        # On a scale symmetric around 0, flipped signs fit as well: ratings are assumed to be
+        # positive on average.
         scale, ratings = -scale, -ratings
     return _Decoded(ratings=ratings, distance=gap / tolerance, vector=scale * direction)
 
@@ -187,7 +188,8 @@ def _fit_scale(a: FloatArray, b: FloatArray, levels: FloatArray, noise: float) -
     ratings = -a / candidates[:, None] + candidates[:, None] * b
     gaps = np.abs(ratings - levels[nearest_levels(ratings, levels)])
     hits = (gaps <= tolerance[:, None]).sum(axis=1)
-    # A wide tolerance hits by chance: compare with the share of the scale it covers.
+    # A wide tolerance also hits by chance, so hits are compared with the share of the scale that it
+    # covers.
     chance = 2 * tolerance / (levels[1] - levels[0]) * len(a)
     best = int(np.argmax(hits - chance))
     return refine_scale(a, b, levels, float(candidates[best]), gaps[best] <= tolerance[best])
@@ -228,9 +230,10 @@ def scale_roots(a: FloatArray, b: FloatArray, values: FloatArray) -> FloatArray:
     chosen = np.linspace(0, len(a) - 1, min(len(a), _GUESS_ROWS)).astype(np.int64)
     a, b = a[chosen, None], b[chosen, None]
     inside = values**2 + 4 * a * b
-    # The sign of v keeps the sum from cancelling.
+    # The sign is that of ``values``, so that the sum does not cancel.
     root = values + np.copysign(np.sqrt(np.maximum(inside, 0.0)), values)
-    # With a level of 0 the sum is 0 where the row, or the item, is: no root tells the scale there.
+    # With a level of 0, the sum is 0 where the row or the item vector is 0, so roots do not tell
+    # the scale there.
     small = np.divide(-2 * a, root, out=np.zeros_like(root), where=root != 0)
     large = np.divide(root, 2 * b, out=np.zeros_like(root), where=b != 0)
     return np.concatenate([small[inside >= 0], large[inside >= 0]])

@@ -46,7 +46,8 @@ class AttributeInference(OneRound, SuiteAttack):
         why = next((each.reason for each in tried if isinstance(each, NotApplicable)), "")
         need(told, why or "neither rows of a table nor a private vector to read")
         rated = [each for claims in told for each in claims.of(RatedSetClaim)]
-        parts = [_items(each) for each in rated[-1:]]  # of the attack that knows the sides, if any
+        # Of the attack that tells rated from sampled, if it ran.
+        parts = [_items(each) for each in rated[-1:]]
         for claims in told:
             parts += [(each.clients, each.scores) for each in claims.of(SetClaim)]
             parts += [(each.clients, each.vectors) for each in claims.of(VectorClaim)]

@@ -67,7 +67,7 @@ class DenseLayerInputs(OneRound, SuiteAttack):
             )
         ]
         need(layers, "no dense layer can read the private parameters")
-        # Of layers that fit alike, the first: the vector cannot enter before it.
+        # If several layers fit equally well, the first one.
         best = max((_read(uploads, layer, size, first) for layer in layers), key=lambda at: at.fit)
         secret = {} if known is None else known.get("secret", {})
         claim = VectorClaim(

@@ -30,7 +30,7 @@ def look_up(state: State, raters: int) -> None:
     found = state.found
     places, entries = state.unexplained(raters), found.possible(alone=raters > 2)
     levels = state.sums.levels
-    if raters > 2:  # what is unsure, known loosely, or adds next to nothing fits too much
+    if raters > 2:  # uncertain, imprecise or tiny vectors fit too many sums
         entries = [e for e in entries if e.error <= SHARP * np.linalg.norm(e.vector)]
         entries, levels = _sure(state, entries)
     size = len(entries) * len(levels)
@@ -84,7 +84,7 @@ def solve(state: State) -> None:
         fit, whole = np.flatnonzero(rated), (rated.any(axis=1) | near[:, 0]).all()
         off = np.linalg.norm(row - columns.values[fit].sum(axis=0))
         within = SLACK * (state.errors[place] + columns.errors[fit].sum())
-        # Of whom little could have been added either way, the count says that nothing was.
+        # Small contributions cannot be excluded by the residual; the count excludes them.
         if whole and len(fit) == several and off <= within:
             _explain(state, place, columns, fit[None], entries)
 
@@ -92,7 +92,7 @@ def solve(state: State) -> None:
 def reduce(state: State) -> None:
     """Explain larger sums by lattice reduction: rating steps and bits are small numbers."""
     entries, levels = _sure(state, state.found.possible(alone=True))
-    # One solution is looked at: there must be no other.
+    # Only one solution is examined, so it has to be the only one.
     clear = np.flatnonzero(~state.along_others(entries))
     counts = np.unique(state.sums.counts[state.sums.counts > 2])
     counts = counts[counts <= len(clear)]
@@ -200,7 +200,7 @@ def refine(state: State) -> None:
         system[at[:, 0], at[:, 1]] = np.array(ratings) - dots
         inverse = np.linalg.pinv(system)
         solved = inverse @ sums.rows[kept]
-        # What the old vectors' errors do to the e, and these to the new ones.
+        # Errors of the old vectors carry over to e, and from e to the new vectors.
         sizes = np.linalg.norm(vectors, axis=1) + loose
         off = state.errors[kept].copy()
         np.add.at(off, at[:, 0], reach[at[:, 0]] * (loose * sizes)[at[:, 1]])
@@ -221,7 +221,7 @@ def merge(state: State) -> None:
     order = sorted(alone, key=lambda each: (each.error, each.who))
     found.stage(len(order) * (len(order) - 1) / 2)
     near = list(_near(order))
-    names = Counter(range(found.known))  # that each may have
+    names = Counter(range(found.known))  # names that each vector may have
     names.update(a.who for pair in near for a, b in (pair, pair[::-1]) if b.who < found.known)
     for one, other in near:
         reach = one.error + other.error

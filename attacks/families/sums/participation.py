@@ -30,11 +30,11 @@ from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
 from secure_fedrec.engines.local_engine import CohortConfig
 from secure_fedrec.wire import View
 
-_RANK = 1e-9  # of the largest eigenvalue: below, an equation is one of the others again
-_SETTLED = 1e-6  # what leverage may lack of 1
-_WHOLE = 1e-3  # what a settled bit may be off by
-_MOST_DIFFERENCES = 256  # of cohorts, those in the fewest clients
-_MOST_SUMS = 2**20  # of bits of an item, over all items
+_RANK = 1e-9  # relative to the largest eigenvalue: smaller ones count as 0
+_SETTLED = 1e-6  # tolerance of a leverage of 1
+_WHOLE = 1e-3  # tolerance of a settled bit
+_MOST_DIFFERENCES = 256  # most pairs of cohorts, with the fewest differing clients first
+_MOST_SUMS = 2**20  # most subset sums over all items
 
 
 class Verdicts(NamedTuple):
@@ -201,7 +201,7 @@ def _propagate(
     """Follow every equation to the end, in place; False if two of them contradict each other."""
     more, less = np.maximum(signs, 0.0), np.maximum(-signs, 0.0)
     items = np.arange(sums.shape[1])
-    while len(items):  # those that the last pass told more of
+    while len(items):  # items that the last pass learned about
         rated, open_, total = known[:, items], possible[:, items], sums[:, items]
         least = copies * (more @ rated - less @ open_)
         most = copies * (more @ open_ - less @ rated)

@@ -35,7 +35,7 @@ class Part(NamedTuple):
             if len(entries) == 1:
                 vectors[who] = entries[0].vector
                 close = entries[0].error < VECTOR_ERROR * np.linalg.norm(vectors[who])
-                # What was known beforehand is exposed by its interactions alone.
+                # A vector known beforehand is not counted as computed.
                 solved[who] = close and who in found.solved and who >= len(self.names)
         known = [names.get(person, -1) for person in people.tolist()]
         known[: len(self.names)] = self.names

@@ -26,7 +26,7 @@ from secure_fedrec.uploads import RowBlock
 
 FEWEST_BITS = 40  # a run tries some 2^30 subsets; below, a wrong one can match by chance
 _COLLINEAR = 1e-5  # residual share of a row that must lie along the denoiser's own vector
-_ROUNDED = 1e-9  # a vector as short may be what was rounded off
+_ROUNDED = 1e-9  # a vector this short may be a rounding error
 _AT_ONCE = 2**18  # floats of subsets that are looked at together
 
 UNKNOWN, REAL, VIRTUAL = 0, 1, 2
@@ -99,7 +99,8 @@ class Puzzle:
         rows, _ = segments(self.sent.indptr, np.asarray(senders, dtype=np.int64))
         rows = rows[np.argsort(self.sent.rows[rows], kind="stable")]
         items, summed = self.sent.rows[rows], self.sums.rows[cells.start : cells.stop]
-        self.verdict[rows[~np.isin(items, summed)]] = REAL  # a virtual row would be in the sums
+        # A virtual row would also be in the sums.
+        self.verdict[rows[~np.isin(items, summed)]] = REAL
         first = np.searchsorted(items, summed, side="left")
         sizes = np.searchsorted(items, summed, side="right") - first
         return _Group(start=cells.start, rows=rows, first=first, sizes=sizes)

@@ -68,7 +68,7 @@ class TableStep(NamedTuple):
             explained = algorithm.server_step(state, own).table
             # What a tail floor keeps out of the sum does not move, whoever rated it.
             moved = (after != explained).any(axis=1) & (after != before).any(axis=1)
-        else:  # told outright, where biases also move without a rating
+        else:  # counts are known; biases also move without a rating
             moved, raters = counts > 0, np.nan_to_num(counts) + own.counts
             summed = state.extras[BIAS_SUMS] - view.extras(round_, after=True)[BIAS_SUMS]
             change[:, -1] = before[:, -1] + summed / np.maximum(raters, 1)
@@ -92,7 +92,7 @@ class TableStep(NamedTuple):
 MOST_RATERS = 6
 """Largest number of raters of a sum that is searched."""
 
-_DOUBLE, _SINGLE = 1e-14, 2.0**-22  # errors of a few steps of arithmetic
+_DOUBLE, _SINGLE = 1e-14, 2.0**-22  # relative rounding errors of a few operations
 
 
 class RoundSums(NamedTuple):
@@ -188,7 +188,7 @@ def _equations(
     view: View, round_: int, items: IntArray, counts: IntArray, values: FloatArray, *, counted: bool
 ) -> RoundSums:
     algorithm, scored = view.public["algorithm"], Knowledge.of(view).scored_rows
-    # Values at the limit of the ring stand for others beyond it.
+    # Values at the limit of the ring may have been clipped.
     whole = (np.abs(values) < counts[:, None] * view.codec.bound).all(axis=1)
     items, counts, values = items[whole], counts[whole], values[whole]
     if scored:
@@ -197,7 +197,7 @@ def _equations(
         public, unknown = view.table(round_)[items], bool(algorithm.get("biases"))
         pull = float(algorithm["regularization"])
     first = round_ == 1 and not unknown
-    # Vectors of training move while it goes on: one round is not a reason to take them for one.
+    # Vectors change during training, so one round does not identify them.
     others = int(view.public["n_clients"]) - len(own_clients(view))
     others = others if scored else most_others(view, round_)
     return RoundSums(

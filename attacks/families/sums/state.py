@@ -45,7 +45,7 @@ class State:
             return along
         vectors = np.array([each.vector for each in entries])
         lengths = np.maximum(np.linalg.norm(vectors, axis=1), 1e-300)
-        # Nor does a row tell directions apart better than its rounding lets it.
+        # Rounding limits how well a row separates directions.
         loose = 2 * float(self.errors.max()) / float(levels[levels > 0].min())
         blur = np.minimum((np.array([each.error for each in entries]) + loose) / lengths, LOOSEST)
         units = vectors / lengths[:, None]
@@ -97,7 +97,7 @@ class State:
             return None
         vectors = [(vector, error) for vector, error, _ in possible]
         if any(error > LOOSEST * np.linalg.norm(vector) for vector, error in vectors):
-            vectors = []  # of what is possible, all is a candidate or nothing
+            vectors = []  # if one possible vector is too imprecise, none is used
         who = found.add(vectors)
         if not possible:
             found.directions[who] = rows[base] / np.linalg.norm(rows[base])
@@ -151,7 +151,7 @@ class State:
         off = levels[None, :] - (vectors @ public)[:, None]
         sizes = np.linalg.norm(vectors, axis=1)
         reach = sizes * np.linalg.norm(public)
-        # A vector much shorter than others adds next to nothing, however far off a rating is.
+        # A vector much shorter than usual adds almost nothing, whatever its rating.
         share = np.minimum(1.0, sizes / self.usual)
         return Columns(
             (off[:, :, None] * vectors[:, None, :]).reshape(-1, width),

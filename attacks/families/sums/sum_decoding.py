@@ -172,7 +172,7 @@ class SumDecoding(SuiteAttack):
         parts: list[Part] = []
         own, known_of = own_clients(view), self._known or first_vectors
         for round_, each in sums:
-            # Without a rating scale a slope that is not known stands beside each vector.
+            # Without a rating scale each vector has an unknown factor.
             beforehand = known_of(view, round_) if len(each.levels) else {}
             told = {c: v for c, v in beforehand.items() if c not in own}
             known = [(vector, 1e-15 * float(np.abs(vector).sum())) for vector in told.values()]
@@ -224,7 +224,7 @@ def _with_counts(
     people = people_of(parts, [cohorts.get(part.round, part.round) for part in parts])
     verdicts, names = deduce(presence, knowledge), dict[int, int]()
     certain = knowledge.exact and not unseen(view, presence.clients)
-    # A name settles the items of its pseudonym, which may settle other counts, and so on.
+    # A named pseudonym settles its items, which may settle other counts, and so on.
     while certain and presence.copies == 1 and verdicts.consistent:
         names, rated = names_of(parts, people, presence, verdicts.possible)
         further = deduce(presence, knowledge, rated | verdicts.rated)

@@ -42,7 +42,7 @@ def lone_rows(state: State) -> None:
             sure &= _separate(state, rows[group]) >= state.found.needed
         if sure or state.sums.counted:
             state.read(places[group], rows[group], errors[group], sure=sure)
-        elif len(group) > 1:  # it may be a sum of several: nothing follows from it
+        elif len(group) > 1:  # may be a sum of several vectors: proves nothing
             who = state.found.add([])
             for place in places[group].tolist():
                 state.found.tie(who, place, UNTOLD, certain=False)
@@ -92,7 +92,8 @@ def _two(state: State, places: IntArray) -> None:
                     vectors.append((vector, error))
     if not vectors:
         return
-    # Whatever fits two rows of one plane fits the others in it by less than chance.
+    # A vector that fits two rows of a plane also fits its other rows, so these are not further
+    # evidence.
     rows, found = state.sums.rows, state.found
     plane = np.linalg.svd(rows[places], full_matrices=False)[2][:2]
     beside = np.linalg.norm(rows - rows @ plane.T @ plane, axis=1)
@@ -100,7 +101,8 @@ def _two(state: State, places: IntArray) -> None:
     origin, begin = frozenset(np.flatnonzero(inside).tolist()), len(found.entries)
     for vector, error in vectors:
         who = found.add([])
-        # Two vectors are told apart alone; of several readings none is another's mate.
+        # With exactly two vectors each is the other's partner; with more readings there are no
+        # partners.
         mate = 2 * begin + 1 - who if len(vectors) == 2 else -1
         found.entries[who] = [Entry(who, vector, error, origin, mate)]
 
@@ -144,7 +146,7 @@ def _refine(
     noise = float(np.linalg.norm(state.errors[places]))
     if not singular[-1] > 0 or not np.linalg.norm(missing) <= 2 * noise:
         return None
-    # Independent roundings do not all push along the one direction that is solved worst.
+    # Independent rounding errors do not all point along the worst-conditioned direction.
     each = state.sums.resolution * np.sqrt(2 / 12)
     error = _DEVIATIONS * each * float(np.sqrt((singular**-2.0).sum()))
     both = np.stack([first, second])
@@ -184,14 +186,14 @@ def _propagate(state: State, most: float) -> None:
     blur = errors / lengths
     evident = np.concatenate([found.evident(entries, p) for p in places.tolist()])
     evident = evident[np.repeat(np.arange(len(places)) * len(entries), size) + entry]
-    # Taking off next to nothing leaves a row as it was.
+    # Subtracting a tiny contribution barely changes a row, so it is not evidence.
     weighty = off > LIGHT * np.abs(state.sums.levels).max()
     kept = np.flatnonzero((blur < most) & evident & weighty)
     one, other = (kept[each] for each in state.alike(rest[kept], blur[kept]))
-    # Of two rows of the same raters any third client can be taken off, with like remainders.
+    # From two rows of the same raters any third client can be subtracted with similar remainders.
     apart = (place[one] != place[other]) & (who[one] != who[other])
     apart &= _told_apart(state.sums.rows[place], values, errors, (one, other)) >= found.needed
-    # Nor do two readings of the same rows, which lie in one plane, agree by chance alone.
+    # Two readings of the same rows lie in one plane, so their agreement is not chance either.
     readings: dict[frozenset[int], int] = {}
     source = np.arange(-1, -1 - len(entries), -1)
     for number, each in enumerate(entries):
@@ -203,10 +205,11 @@ def _propagate(state: State, most: float) -> None:
     told = np.bincount(place[np.concatenate(groups)]) if groups else place[:0]
     for group in groups:
         rows = place[group].tolist()
-        # A row that is of several groups, or in one twice, can be explained in several ways.
+        # A row in several groups, or twice in one, has several explanations.
         if (told[rows] > 1).any() or found.explained.intersection(rows):
             continue
-        # How far the rest of each row may be off, and what else could have been taken off for that.
+        # Error bound of each remainder, and the other vectors whose subtraction leaves a remainder
+        # within it.
         reach = SLACK * 2 * (blur[group] + blur[group].max()) * lengths[group]
         alike = []
         for at, leeway in zip(group.tolist(), reach.tolist(), strict=True):
@@ -214,7 +217,7 @@ def _propagate(state: State, most: float) -> None:
             away = np.linalg.norm(values[own] - values[at], axis=1)
             alike.append(own[away <= leeway + loose[own] + loose[at]])
         if any(len(np.unique(who[like])) > 1 for like in alike):
-            continue  # another one's vector leaves the same
+            continue  # another client's vector leaves the same remainder
         if state.read(place[group], rest[group], errors[group], sure=True) is None:
             continue
         for at, row, like in zip(group.tolist(), rows, alike, strict=True):

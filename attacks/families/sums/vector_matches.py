@@ -9,7 +9,8 @@ from secure_fedrec.core.arrays import FloatArray, IntArray
 
 SLACK = 1.001
 _MOST_HITS = 2**20  # held at once
-_WIDTH = np.sqrt(2 * np.pi) / 2  # of a normal density's peak, over half a tolerance
+# Width of a normal density relative to its peak, per half tolerance.
+_WIDTH = np.sqrt(2 * np.pi) / 2
 
 
 class Spread:
@@ -120,7 +121,8 @@ def fitting_subsets(
         return np.zeros((0, raters), dtype=np.int64)
     base = np.repeat(np.arange(len(right)), sizes)
     place = order[np.arange(len(base)) - np.repeat(np.cumsum(sizes) - sizes, sizes) + first[base]]
-    # A second direction drops nearly all, by no less than each one's bound in the check below.
+    # Compared along a second direction first, which drops nearly all candidates. Its tolerance is at
+    # least each candidate's bound in the check below.
     other = columns.values @ line[::-1]
     off = float(target @ line[::-1]) - other[left.T].sum(axis=0)[place]
     errors = columns.errors[left.T].sum(axis=0)[place] + columns.errors[right.T].sum(axis=0)[base]

@@ -78,7 +78,7 @@ class Library:
                     self._tune(self._home(place), method)
         for due in (self._of, self._of_finalists):
             known = -1
-            while known < len(self.studies):  # what is found may call for more
+            while known < len(self.studies):  # a result may ask for further studies
                 known = len(self.studies)
                 self.fetch(
                     each for place in places for name in methods[place] for each in due(place, name)

@@ -233,7 +233,7 @@ class Space:
                     if not known[point] > known[centre] + self.gain:
                         break
                     centre = point
-                if centre != begun:  # on the other side lies where it came from
+                if centre != begun:  # the other direction leads back to the start
                     break
         return centre
 

@@ -228,7 +228,7 @@ def _over_popularity(chosen: Chosen, oracles: Mapping[int, Found]) -> dict[str, 
     arrays = {key: (f"chosen.{name}", f"popularity.{name}") for key, name in compared.items()}
     means = [each.report["means"] for seed, each in oracles.items() if seed in chosen.found]
     if all(_warm([each], "popularity.") for each in means):
-        # The rule is NaN where a test item is cold, and so is the difference.
+        # The rule, and so the difference, is NaN where a test item is cold.
         arrays["warm"] = (f"chosen.{_HIT}", f"popularity.{WARM}")
     return _paired(chosen.found, oracles, arrays)
 

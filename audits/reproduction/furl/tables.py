@@ -150,7 +150,7 @@ def _values(
         if name in stored.summary[point]:
             found[configuration][seed] = float(stored.summary[point][name])
         if name in stored.summary[MAJORITY]:
-            # A rule of the texts alone: every study of the seed measured the same.
+            # This rule depends only on the texts, so all studies of a seed have the same value.
             found[MAJORITY].setdefault(seed, float(stored.summary[MAJORITY][name]))
     return found
 

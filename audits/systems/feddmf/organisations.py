@@ -75,7 +75,7 @@ class CutData(Sample, TableData):
 
     name: Annotated[str, OneOf(DATASETS, "unknown data set")] = "ml-100k"
     cut: Cut = field(default_factory=Cut)
-    implicit = True  # whatever the ratings are, that there are some is all that counts
+    implicit = True  # only whether an item was rated counts
 
 
 class CutFileData(Sample, FileData):

@@ -80,7 +80,7 @@ class InteractionTask:
             knowledge={
                 "item_table": ITEM_TABLE,
                 "negatives": self.negatives,
-                # The user vector enters first, which anybody knows who knows the model.
+                # The user vector is the first input of the model, which is public.
                 "private_input": {"layer": "hidden.0.weight", "first": 0},
             },
         )

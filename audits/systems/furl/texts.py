@@ -93,7 +93,7 @@ class TextTask:
         """FURL, the training texts in vaults, and the quality on the test texts."""
         algorithm = learner(self.settings, len(self.texts.classes))
         problem = furl_problem(algorithm, self.texts, quality=self._quality)
-        # Every text is an example: none is drawn beside them, and no table is of items.
+        # Every text is an example: there are no sampled negatives, and no table of items.
         told = {"negatives": 0, "item_table": None}
         knowledge = {**problem.knowledge, **told, **self._private_input()}
         evaluate = None if problem.evaluate is None else _on_test(problem.evaluate)

@@ -100,7 +100,7 @@ class TableSum:
     def add(self, block: RowBlock, sign: int) -> None:
         """Add rows with a sign."""
         accumulate(self._values, self._counts, block.rows, block, sign=sign)
-        if sign < 0 or block.counts is not None:  # what may leave, or come with, a count of 0
+        if sign < 0 or block.counts is not None:  # rows whose count may become 0
             self._touched[block.rows] = True
 
     def block(self) -> RowBlock:

@@ -64,7 +64,7 @@ ROUTING = Layer(
     settings=RoutingLayerConfig,
     build=lambda own, place: RoutedDenoisers(place.layers["denoisers"], routing=own, **place.table),
     hosted=HostedDenoisers,
-    traits=AS_BEFORE,  # the denoisers' messages have no senders either way
+    traits=AS_BEFORE,  # messages to denoisers are anonymous with or without mixes
     requires=("virtual-ratings", "denoisers"),
     claim=Claim(
         system="FedRec++ over a mix cascade",

@@ -53,7 +53,7 @@ class RoutedServer(HostedSum):
         if before == "CREATED":
             sent = from_server((*course.mixes, *denoisers), Kind.KEY.name, b"")
         elif before == "KEYS":
-            course.directory(came)  # refuses what the others would
+            course.directory(came)  # refuses keys that the other hosts would refuse
             ends = (*self._clients, *course.mixes, *denoisers)
             sent = from_server(ends, Kind.KEY.name, *came)
         elif before == "UPLOADS":

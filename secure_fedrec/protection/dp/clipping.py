@@ -47,11 +47,11 @@ def clip_to_norm(values: FloatArray, bound: float, *, order: Literal[1, 2] = 2) 
     clipped = np.array(values, dtype=np.float64)
     if peak > bound:
         clipped *= bound / peak  # so that no square overflows
-    # A little short of the bound: whoever sums the squares in another order finds it kept as well.
+    # Slightly below the bound, so that it also holds if the squares are summed in another order.
     limit = bound * (1 - _SUMMATION)
     norm = _norm(clipped, order)
     while norm > limit:
-        # Once, unless rounding left the norm an ulp above; then once more, a little shorter.
+        # Repeated only if rounding left the norm one ulp above the limit.
         clipped *= math.nextafter(limit / norm, 0.0)
         norm = _norm(clipped, order)
     return clipped

@@ -22,7 +22,7 @@ CLIP = Layer(
     role="clip",
     settings=ClipConfig,
     build=None,
-    traits=AS_BEFORE,  # it stacks under noise alone
+    traits=AS_BEFORE,  # stacks only under a noise layer
     requires=("skellam",),
     claim=None,
 )

@@ -43,7 +43,7 @@ MOST_WRAP = 2.0**-40
 MOST_NOISE = 2.0**40
 """Largest accepted noise multiplier, and the inverse of the smallest."""
 
-_ROTATION_DOUBT = MOST_WRAP / 2  # share of the bound given to an unlucky rotation
+_ROTATION_DOUBT = MOST_WRAP / 2  # probability allowed for an unlucky rotation
 
 
 class SkellamConfig(Settings, section="dp"):
@@ -154,7 +154,7 @@ class SkellamConfig(Settings, section="dp"):
             return 1.0
         size = self.encoding.contribution.size
         tail = math.exp(log_skellam_tail(self.cohort * self.local_variance, gap))
-        # Two sides, every coordinate; drawn noise against the named one.
+        # Both tails of every coordinate, and the distance of the drawn from the named distribution.
         return 2 * size * tail + self.cohort * size * self.table.distance
 
     def _refuse(self) -> None:

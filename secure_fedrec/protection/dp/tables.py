@@ -143,12 +143,12 @@ def _thresholds(weights: Sequence[int]) -> tuple[list[int], float]:
     masses = accumulate(weights[1:], lambda mass, weight: mass + 2 * weight, initial=weights[0])
     floors = []
     for mass in masses:
-        # The whole tail beyond this magnitude is below 2^-126: it is given to this magnitude.
+        # The tail beyond this magnitude is below 2^-126 and is added to this magnitude.
         if (total - mass) << TAIL_BITS < total:
             floors.append(1 << THRESHOLD_BITS)
             break
         floors.append((mass << THRESHOLD_BITS) // total)
-    # Moments from the top bits of the weights: a float is enough to plan with.
+    # Moments from the top bits of the weights: floats suffice for planning.
     shift = max(0, total.bit_length() - TRUNCATION_BITS)
     squares = sum(2 * place * place * (weight >> shift) for place, weight in enumerate(weights))
     return floors, squares / (total >> shift)

@@ -20,7 +20,7 @@ from fractions import Fraction
 TRUNCATION_BITS = 180
 """Mass left out by a list of weights, as a power of two."""
 
-_FRACTION_BITS = 288  # of the fixed-point weights: cumulative errors stay below 2^-220
+_FRACTION_BITS = 288  # bits of the fixed-point weights: cumulative errors stay below 2^-220
 _CONTEXT = Context(prec=150, Emin=-(10**9), Emax=10**9)
 _LOG_CUT = -TRUNCATION_BITS * math.log(2)
 

@@ -167,7 +167,7 @@ class MaskedSession(HiddenSession):
         items = floor.rows(known).astype(np.int32)
         ring: RingArray = np.zeros((collector.n_items, collector.width), dtype=codec.dtype)
         counts = np.zeros(collector.n_items, dtype=np.int64)
-        if len(items):  # else nothing is asked for
+        if len(items):  # otherwise no rows are requested
             count_counts(self.wire.meter, collector.n_items, codec.bits, self.order)
             second = floor.second_round(
                 known,
@@ -183,7 +183,7 @@ class MaskedSession(HiddenSession):
         return Aggregate(ring=ring, counts=counts, codec=codec), known
 
     def _config(self, length: int, named: bytes) -> MaskingConfig:
-        # Sizes alone count where nothing is run.
+        # Only sizes are needed, as the protocol does not run.
         return self.collector.masking_config(len(self.order), length, named, NO_STATEMENT)
 
     def _padded_sum(self, step: Step, layout: DenseLayout, config: MaskingConfig) -> Aggregate:

@@ -107,7 +107,7 @@ class SharedArrays:
         array = unmasked(arrays[name], f"array {name!r}")
         if array.dtype.kind not in "fiub":
             raise MisfitError(f"array {name!r} must hold real numbers")
-        if array.dtype.kind != "f":  # whatever the server's model has in its place
+        if array.dtype.kind != "f":  # also if the server's model has floats there
             raise MisfitError(
                 f"array {name!r} holds {array.dtype}: whole numbers and flags are not an update"
             )
@@ -156,7 +156,7 @@ def require_matches(key: str, patterns: Iterable[str], names: Iterable[str]) -> 
     for pattern in patterns:
         if not any(fnmatchcase(name, pattern) for name in there):
             problem = f"{pattern!r} matches no array; there are: {_listed(there)}"
-            raise ConfigError(key, MISSING, problem)  # what a host logs has no value
+            raise ConfigError(key, MISSING, problem)  # without the value, as hosts log the message
 
 
 def _is_shared(name: str, array: NDArray[Any], shared: Sequence[str]) -> bool:

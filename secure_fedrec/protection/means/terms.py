@@ -291,7 +291,7 @@ class MaskedMean(_UnderMasks):
             ConfigError: as ``config``.
         """
         if update.weight < 1:
-            # Of weight 0 it would count among the survivors, and hide nobody.
+            # With weight 0 the client would count among the survivors without hiding others.
             raise SitsOutError("sits this round out")
         if update.weight > self.max_weight:
             raise EncodingError("a weight is above protection.max_weight")
@@ -300,7 +300,7 @@ class MaskedMean(_UnderMasks):
         values, bounds = shared.join(update.arrays), self._bounds(shared)
         for name, part in shared.split(values).items():
             if not np.all(np.abs(part) <= bounds[name]):
-                # Which one it is follows from the data, so the server is not told.
+                # The server is not told which one it is, since that follows from the data.
                 problem = f"moved beyond its clip of {bounds[name]:g}, or is not finite"
                 raise EncodingError(f"array {name!r} {problem}")
         values = np.concatenate([values * self._scales(shared), metrics])
@@ -311,7 +311,7 @@ class MaskedMean(_UnderMasks):
         self, words: RingArray, at: Standing, shared: SharedArrays, *, survivors: int
     ) -> Mean:
         """The mean of ``survivors`` clients: the exact quotient, rounded once."""
-        del survivors  # they have said themselves how much they count
+        del survivors  # the sum holds the survivors' weights
         found = self._layout(len(at.clients), shared.length).decode(words)
         names = sorted(self.metrics)
         mean = found.mean
@@ -458,7 +458,7 @@ class NoisedMean(_UnderMasks):
         return self._masks(clients, stated, self._layout(clients, length), self.ring_bits, length)
 
     def _noise(self, clients: int, length: int) -> SkellamConfig:
-        # What the masks reckon with depends on no layout.
+        # What the masks assume does not depend on the layout.
         one = SumLayout(bits=8, length=1, clients=1, largest=1)
         config = self._masks(clients, _NO_ROUND, one, 8, 1)
         with renamed_keys(_KEYS):
@@ -469,7 +469,7 @@ class NoisedMean(_UnderMasks):
                 noise_multiplier=self.noise_multiplier,
                 ring_bits=self.ring_bits,
                 cohort=config.clients,
-                # The policy's own, which every client holds a set-up against.
+                # The parameters of the policy, which every client compares with a SETUP.
                 min_survivors=self.min_survivors,
                 corrupt=config.corrupt_clients,
             )

@@ -126,7 +126,7 @@ class EncryptedSession(HiddenSession):
         aggregate = self._sum.open()
         beside = [sent for sent in self._foreseen() if sent.kind not in _ELSEWHERE]
         meter_beside(self.wire.meter, beside)
-        if not self.collector.held_by_clients:  # else nobody opens it for the server
+        if not self.collector.held_by_clients:  # otherwise the server cannot open it
             self.wire.show(aggregate_note(self.round, aggregate))
         return aggregate
 

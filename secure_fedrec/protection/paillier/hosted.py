@@ -289,7 +289,7 @@ class HostedTables(_HostedCiphertexts, StateHidden):
 
     @override
     def read(self, at: Standing, identity: Identity, secret: bytes) -> WordArray | None:
-        plan = self._plan(at, at.roster.numbers)  # a table is bound to no cohort
+        plan = self._plan(at, at.roster.numbers)  # a table is not bound to a cohort
         if self._holder is None or self._holder[1].key != plan.key:
             private = _private_key(identity, secret)
             self._holder = private, Decryptor(private)

@@ -127,5 +127,5 @@ def decrypt_signed(ciphertext: int, decryptor: Decryptor) -> int:
 
 def _require_phe() -> Any:
     if _phe is None:
-        raise MissingExtraError("phe", "paillier")  # GPL-3.0: no other extra brings it
+        raise MissingExtraError("phe", "paillier")  # GPL-3.0, so it is in no other extra
     return _phe

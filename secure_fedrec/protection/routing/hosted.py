@@ -241,7 +241,7 @@ class PathStart(_OnPath):
         course = self._course
         lists = list(course.open_each(inbox, Kind.RECEIPT, course.recipients).values())
         signers = [course.roster.key_of(node) for node in course.recipients]
-        # Whether all senders hold these lists, recipients see by what the senders sign.
+        # Senders sign the lists they hold, so recipients can tell whether these are the same.
         published = [receipt_digest(each) for each in lists]
         try:
             sent.require_received(lists, signers=signers, published=published)
@@ -321,7 +321,7 @@ class HostedMix(PathEnd):
             raise ProtocolError(f"{len(cells)} cells of {len(course.senders)} senders")
         self._done = True
         why = refusals_of(cells, self._mix.receive)
-        if why:  # a sender would miss it in the receipts, a batch of others would go on before
+        if why:  # its sender would notice only after the other cells were mixed
             raise ProtocolError(f"not every cell can be mixed{why}")
         last = layer + 1 == course.config.layers
         for cell in self._mix.flush():

@@ -33,7 +33,7 @@ class LineReceipts:
     def note(self, sent: Messages, delivered: Messages) -> None:
         """Take a batch of anonymous messages, as its senders and as their receivers know it."""
         if delivered is sent:
-            return  # both lists would grow by the same entries
+            return  # the same batch would add equal entries to both lists
         self._sent.append(self._entries(sent))
         self._received.append(self._entries(delivered))
 

@@ -102,7 +102,7 @@ class Reader:
         block = self.take(self.number(4) * (4 + size))
         numbered = list(struct.iter_unpack(f"<I{size}s", block))
         records = dict(numbered)
-        # Repeated numbers are fewer records, and others must be in order.
+        # A repeated number gives fewer records; the numbers must ascend.
         if len(records) != len(numbered) or list(records) != sorted(records) or SERVER in records:
             raise ProtocolError(f"{self._name}: client numbers must ascend")
         return records

@@ -144,7 +144,7 @@ class ShowingDenoiser(SharingDenoiser):
             )
             self._wire.show(sent, origins=clients)
         if self._completes:
-            self._wire.end_round(context.round)  # it reads nothing of clients from here on
+            self._wire.end_round(context.round)  # reads no further messages of clients
 
 
 class HostedShares(NoHelpers):

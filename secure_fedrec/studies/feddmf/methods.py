@@ -236,7 +236,7 @@ RUNS: Final[Mapping[str, Callable[[Task], Iterator[Epoch]]]] = MappingProxyType(
         "fedavg": _federation(AveragedDMF, exchanges=1),  # after each epoch, as in the paper
         "feddmf-exchanged": _federation(ExchangedFedDMF),
         "feddmf-summed": _federation(SummedFedDMF),
-        # Without FedDMF's loss: what a common start leaves of an agreement on the space.
+        # Without FedDMF's loss: shows how far a common start alone keeps the spaces aligned.
         "alone": _federation(SummedFedDMF, beta=0.0),
         "popularity": _popularity,
         "popularity-by-activity": _popularity_by_activity,

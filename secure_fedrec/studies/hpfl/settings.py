@@ -148,7 +148,7 @@ def settings_of(method: str, grid: Grid) -> tuple[Setting, ...]:
             for rate in grid.full_batch_rates
         )
     if method == "fedprox":
-        strengths = cycle(grid.proximal)  # every pair once, the strengths dealt out in turn
+        strengths = cycle(grid.proximal)  # every pair once, strengths assigned in turn
         return tuple(
             one(learning_rate=rate, epochs=epochs, proximal=mu)
             for (rate, epochs), mu in zip(pairs, strengths, strict=False)

@@ -170,7 +170,8 @@ def park(path: Path, state: SavedState, *, key: bytes, round_id: bytes, journal:
     try:
         replace_file(path, sealed, private=True, durable=True)
     except BaseException:
-        journal.park(round_id, b"")  # the half in memory goes on, so a file that got there may not
+        # The half in memory continues, so a file already written is invalidated.
+        journal.park(round_id, b"")
         raise
 
 

@@ -78,7 +78,7 @@ def smallest_committee(
         None where all n clients are needed.
     """
     for members in _promising(n, corrupt, dropped, privacy, correctness):
-        # least - 1 corrupt members at most, or the event has happened
+        # with `least` corrupt members the event has happened
         least = least_within(n, corrupt, members, privacy)
         quorum = overlap_of(members, least - 1)
         if quorum <= members:
@@ -104,8 +104,8 @@ def _promising(
         missing = overlap_of(members, int(least) - 1) + int(gone) - members - 1
         if missing <= 0:
             yield members
-        # Who is drawn last adds one at most to either count, and takes none away: each further
-        # member makes up for one that is missing at most.
+        # Each further member adds at most one to either count, so it makes up for at most one
+        # missing signature.
         members += max(1, missing)
 
 

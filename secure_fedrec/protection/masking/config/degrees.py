@@ -146,7 +146,8 @@ def _harary_active(question: Question, degree: int) -> Answer | None:
     correctness = question.correctness - lost
     if correctness < 0:
         return None
-    # Half of what the windows leave is the committee's, and the thresholds' all that it leaves.
+    # The committee gets half of the probability left by the windows, the thresholds what then
+    # remains.
     committee = smallest_committee(
         n,
         question.corrupt,

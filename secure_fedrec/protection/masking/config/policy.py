@@ -344,7 +344,7 @@ def _require_sparse(config: MaskingConfig, safe: MaskingParameters) -> None:
             f"site (degree {safe.degree}, threshold {safe.threshold_least} to "
             f"{safe.threshold_most}, window {window}, survivors {safe.min_survivors})"
         )
-    # Nor is a larger committee alone: its quorum would have to grow with it.
+    # A larger committee is not safer by itself: its quorum would have to grow as well.
     if config.committee != safe.committee or config.quorum < safe.quorum:
         raise ProtocolError(
             f"SETUP: {config.quorum} signatures of {_signers(config.committee)}; this site asks "

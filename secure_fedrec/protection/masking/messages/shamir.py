@@ -190,7 +190,7 @@ def _weights(indices: tuple[int, ...], at: int, prime: int) -> tuple[int, ...]:
     """Lagrange coefficients: the product over j != i of (at - x_j) / (x_i - x_j)."""
     weights = []
     for index in indices:
-        # The factors are small: a whole product costs less than reducing each step.
+        # Factors are small: one product is faster than reducing at each step.
         numerator = math.prod(at - other for other in indices if other != index)
         denominator = math.prod(index - other for other in indices if other != index)
         weights.append(numerator * pow(denominator, -1, prime) % prime)

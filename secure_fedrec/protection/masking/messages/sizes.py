@@ -74,8 +74,8 @@ def _bodies(config: MaskingConfig) -> Mapping[Kind, int]:
     clients, number, marks = config.clients, 4, (config.clients + 7) // 8
     keys, shares = Advertisement.size(config), ShareRecord.size(config)
     seals = config.neighbours * PAIR_SEAL_BYTES if config.hybrid else 0
-    # The messages before: four of each client, four of the server; and where survivors are signed
-    # CONFIRM of who signs, and QUORUM.
+    # Earlier messages: four of each client and four of the server; if survivors are signed, also
+    # CONFIRM of each signer, and QUORUM.
     leaves = 4 * clients + 4 + ((config.committee or clients) + 1 if config.agrees else 0)
 
     def records(size: int, count: int = config.neighbours) -> int:

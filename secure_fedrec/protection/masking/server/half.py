@@ -273,7 +273,7 @@ class MaskingServer:
             accept, _ = _STEPS[self.state]
             accept(current, envelope)
         except ProtocolError as error:
-            # Nobody else can have made it: its sender is as good as gone.
+            # Only its sender can have made the message, so the sender is treated as dropped out.
             self._dropped[envelope.sender] = str(error)
             fault = Fault(kind="bad message", client=envelope.sender, about=envelope.sender)
             current.blame(fault)

@@ -121,7 +121,7 @@ def restore(
             continue
         try:
             good[dealt.indices[responder]] = decode_element(share)
-        except ProtocolError:  # as the sharer dealt it, and no field element
+        except ProtocolError:  # the share is as it was dealt and not a field element
             blame(Fault(kind="bad sharer", client=dealt.owner, about=dealt.owner))
     if len(good) < threshold:
         raise ProtocolError(f"{name} needs {threshold} shares, {len(good)} are good")

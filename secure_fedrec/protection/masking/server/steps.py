@@ -251,7 +251,8 @@ class ServerRound:
             raise ProtocolError(f"UPLOAD: client {client} was told of other sharers or states")
         key, context = self._signers[client], self.public.context
         if not signed_sharers(key, context, client, self._shared_hash, upload.shared_signature):
-            # Its neighbours would keep its shares: if it then went silent, the round would be lost.
+            # Its neighbours would withhold its shares: if it then fell silent, the round would be
+            # lost.
             raise ProtocolError(f"UPLOAD: client {client} did not sign the sharers")
         disputed = frozenset(upload.disputed.tolist())
         if not disputed <= set(self._live[place]):

@@ -227,7 +227,7 @@ class TableClient(ClientHalf):
         self._require(_Client.SUMS)
         plan = self._plan
         body = self._read(data, Kind.SUMS, Role.SERVER).body
-        self._state = _Client.ABORTED  # until all of it is well
+        self._state = _Client.ABORTED  # until the sums are opened
         vectors = split_vectors(body, key=plan.key, layouts=plan.layouts)
         if any(vector.terms != len(plan.clients) for vector in vectors):
             raise ProtocolError(f"round {self.round}: the sums are not over the whole cohort")

@@ -69,7 +69,7 @@ class PaillierSum:
         Raises:
             EncodingError: the words do not fit the layout.
         """
-        if self._encryptor is None:  # whoever only adds or decrypts needs no table
+        if self._encryptor is None:  # made late: adding and decrypting do not need its table
             self._encryptor = Encryptor(self.key, self._arithmetic)
         return encrypt_vector(words, self.layout, self._encryptor)
 

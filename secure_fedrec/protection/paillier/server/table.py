@@ -153,7 +153,8 @@ class TableServer(ServerHalf):
                 f"round {earlier.round}: the table is not handed on; the server awaits "
                 f"{earlier._state.value}"
             )
-        if earlier._driven and not earlier.finished:  # its uploads would fit the same round again
+        # Its uploads could be replayed in the same round.
+        if earlier._driven and not earlier.finished:
             raise ProtocolError(f"round {earlier.round}: the table is not handed on in mid-round")
         self._table, self.round = earlier._table, earlier.round
         self._state, earlier._state = _Server.UPLOADS, _Server.HANDED_ON
