@@ -39,7 +39,7 @@ def reproduce(arguments: argparse.Namespace) -> int:
     read_paper(arguments.paper)  # refuses an unknown paper
     _refuse_foreign_options(arguments)
     if arguments.out.exists() and not arguments.out.is_dir():  # otherwise noticed after hours
-        raise ConfigError("--out", str(arguments.out), "is no folder")
+        raise ConfigError("--out", str(arguments.out), "is not a folder")
     apart = [name for name in APART if _given(arguments, name)]
     stem = "-".join([arguments.paper, *apart])
     for path in (arguments.out / f"{stem}.json", arguments.out / f"{stem}.txt"):

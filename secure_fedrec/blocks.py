@@ -124,7 +124,7 @@ class BlockLayout:
     def __init__(self, shapes: Sequence[BlockShape], codec: FixedPoint = _RING) -> None:
         names = [shape.name for shape in shapes]
         if not names or len(set(names)) < len(names):
-            raise ConfigError("blocks", names, "an upload has blocks, each with a name of its own")
+            raise ConfigError("blocks", names, "an upload needs blocks, each with a different name")
         self.codec = codec
         self.width = max(shape.width for shape in shapes)
         self.rows = 0

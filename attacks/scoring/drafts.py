@@ -115,7 +115,7 @@ class Matches(NamedTuple):
         require_finite("drafts", claim.vectors)
         judged = np.flatnonzero(is_honest(members.clients, corrupted))
         given = is_honest(claim.owners, corrupted)
-        need(len(judged) and given.any(), "there is no draft, or no member, of another client")
+        need(len(judged) and given.any(), "another client's draft or member is missing")
         vectors, owners = members.vectors[judged], claim.owners[given]
         distances, nearest = KDTree(claim.vectors[given]).query(vectors)
         sizes = np.maximum(np.linalg.norm(vectors, axis=1), np.finfo(np.float64).tiny)

@@ -73,7 +73,7 @@ def chosen(option: str, asked: Sequence[T] | None, known: Iterable[T]) -> list[T
     choices = tuple(known)
     for value in asked or ():
         if value not in choices:
-            raise ConfigError(option, value, "is none that is reproduced", choices)
+            raise ConfigError(option, value, "is not a value that is reproduced", choices)
     return [value for value in choices if not asked or value in asked]
 
 

@@ -92,13 +92,17 @@ def spend(
         raise ConfigError(
             "dp.delta",
             delta,
-            f"at epsilon {first:.3g} the noise's distance from its name, {distance:.3g}, takes up "
+            f"at epsilon {first:.3g} the sampler's distance from the named noise, {distance:.3g}, "
+            "takes up "
             "more than half",
         )
     found = price(events, adversary, delta - share)
     if _share(found.epsilon, distance) > share:
         raise ConfigError(
-            "dp.delta", delta, "is too near to the part that the noise's distance uses up"
+            "dp.delta",
+            delta,
+            "is hardly larger than the part of it that the sampler's distance from the named noise "
+            "uses up",
         )
     return Spent(**found._asdict(), delta=delta, distance=distance)
 

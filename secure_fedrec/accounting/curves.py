@@ -175,7 +175,7 @@ def _require_priced(event: Event, adversary: Adversary) -> None:
         raise ConfigError(
             "dp.adjacency",
             event.adjacency,
-            "an absent client adds no noise, or is not counted, and that shows",
+            "an absent client adds no noise, or is not counted, so its absence can be seen",
             ["zero-out"],
         )
     if event.sampling.against(adversary) < 1:
@@ -204,6 +204,6 @@ def _require_amplified(event: Event) -> None:
         raise ConfigError(
             "dp.adjacency",
             event.adjacency,
-            "amplification by sampling is proved for a thing that is there or not",
+            "amplification by sampling is proved only for something present or absent",
             _SAMPLED_ADJACENCIES,
         )

@@ -138,7 +138,7 @@ def merge_values(
     own = (own_indptr, own_items, _reals(own_values))
     found = item_sets.merge_values(indptr, items, given, _reals(given_values), *own, values)
     if not found:
-        raise ValueError("an item is neither given nor one of the segment's own")
+        raise ValueError("an item is neither given nor in the segment")
     return values
 
 

@@ -128,7 +128,7 @@ def _warn_once(problem: str) -> None:
     if _TOLD[0]:
         return
     _TOLD[0] = True
-    told = f"{problem}; loops are compiled anew in every process: name a folder that"
+    told = f"{problem}; loops are compiled again in every process: name a folder that"
     warnings.warn(f"{told} can be written in NUMBA_CACHE_DIR", RuntimeWarning, stacklevel=2)
 
 
@@ -146,6 +146,6 @@ def _own_folder() -> Path | None:
         foreign = found.st_uid != os.getuid() or found.st_mode & 0o077
         if stat.S_ISDIR(found.st_mode) and not foreign:
             return folder
-        problem = "others may write it"
+        problem = "others may write to it"
     _warn_once(f"{folder}: {problem}")
     return None

@@ -76,7 +76,7 @@ class Spill:
         while read < len(flat):
             part = self._file.readinto(flat[read:])  # type: ignore[attr-defined]
             if not part:
-                raise OSError("what was put aside is no longer in its file")
+                raise OSError("the data put aside is no longer in its file")
             read += part
         return found
 

@@ -76,7 +76,9 @@ class DatasetInfo:
         if self.origin is not None and not self.origin.startswith("https://"):
             raise ConfigError("data.origin", self.origin, "must be an https address")
         if (self.marker is None) != (not self.files) or (self.read and not self.files):
-            raise ConfigError("data.name", self.name, "files, marker and reader belong together")
+            raise ConfigError(
+                "data.name", self.name, "files, marker and reader must be given together"
+            )
 
 
 def _read_catalogue() -> Iterator[DatasetInfo]:

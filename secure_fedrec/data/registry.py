@@ -60,7 +60,7 @@ def load(
         raise ConfigError("data.name", name, problem, DATASETS)
     info = DATASETS[name]
     if (synthetic is None) == (name == SYNTHETIC):
-        problem = "is given for, and only for, the data set 'synthetic'"
+        problem = "is required for the data set 'synthetic', and only allowed for it"
         raise ConfigError("data.synthetic", synthetic, problem)
     if synthetic is not None:
         return generate(synthetic)

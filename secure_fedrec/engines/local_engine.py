@@ -328,7 +328,9 @@ def require_fits(algorithm: Algorithm, stack: Stack, n_rows: int) -> None:
     _require_blocks(algorithm, stack, n_rows)
     hidden = stack.collector.model_hidden_from
     if "server" in hidden and isinstance(algorithm, Addressed):
-        problem = "where clients keep the public state from the server, each is sent all of it"
+        problem = (
+            "where clients keep the public state from the server, each is sent all of the state"
+        )
         raise ConfigError("algorithm", type(algorithm).__name__, problem)
     _require_singles(algorithm, stack)
 
@@ -361,7 +363,7 @@ def require_arrays(algorithm: Algorithm, start: PublicState, public: PublicState
         if has != has_to:
             raise ProtocolError(
                 f"a public state of other arrays than round {public.round + 1} begins with: "
-                f"{name or 'the table'} is {has}, and has to be {has_to}"
+                f"{name or 'the table'} is {has}, but must be {has_to}"
             )
 
 

@@ -181,9 +181,9 @@ class Protection:
                 as were settled, a weight was given under noise, or an argument is of another kind.
                 The round does not count.
             MisfitError: an array is missing, unknown, of another shape, or of no floats, or
-                ``start`` is another model than the one that was protected; names client and array.
+                ``start`` differs from the model that was protected; names client and array.
             EncodingError: a value is not finite, or it or a weight is beyond what was settled;
-                names client and array. No vector of the round has been masked then.
+            names client and array. No vector of the round has been masked then.
             RefusalError: all rounds that the noise was made for have been run.
             ProtocolError: too few clients were left; the round gives no result.
         """
@@ -199,7 +199,7 @@ class Protection:
                 raise ConfigError("drops", kind, problem, [f"Kind.{each.name}" for each in _SENT])
         before = as_arrays(start)
         if self.terms.select(before) != self.shared:
-            raise MisfitError("start is another model than the one that was protected")
+            raise MisfitError("start differs from the model that was protected")
         at = self._standing(start, self._invited({*updates, *gone}), self.rounds + 1)
         config = self.terms.config(at, self.shared)
         vectors, out = self._encoded(updates, before, at)
@@ -223,7 +223,7 @@ class Protection:
         )
         if found.missing:
             why = "; ".join(f"client {client}: {each}" for client, each in found.missing.items())
-            log.warning("round %d is without %s", found.round, why)
+            log.warning("round %d lacks clients %s", found.round, why)
         return found
 
     def _invited(self, named: set[int]) -> IntArray:

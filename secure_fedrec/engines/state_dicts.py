@@ -27,7 +27,7 @@ def _array(name: str, value: Any) -> Any:
     try:
         return value.detach().cpu().numpy()
     except TypeError:
-        problem = f"holds {value.dtype}, which NumPy has not: hand in what .float() makes of it"
+        problem = f"holds {value.dtype}, which NumPy lacks: convert it with .float()"
         raise MisfitError(f"array {name!r} {problem}") from None
 
 

@@ -68,7 +68,7 @@ def best_threshold(scores: FloatArray, positive: BoolArray) -> float:
     """
     _check(scores, positive)
     if not len(scores):
-        raise ValueError("there is no score to choose a threshold by")
+        raise ValueError("a threshold needs at least one score")
     order = np.argsort(-scores, kind="stable")
     ordered = scores[order]
     hits = np.cumsum(positive[order])

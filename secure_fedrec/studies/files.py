@@ -45,7 +45,9 @@ def require_files(*places: Path, written: bool = False) -> None:
             target = place.resolve()
             _require_file(target.with_name(f"{target.name}.part"))
             if place.is_symlink() and not target.parent.is_dir():
-                raise DataError(place, f"links into {target.parent}, which is no folder; remove it")
+                raise DataError(
+                    place, f"links into {target.parent}, which is not a folder; remove it"
+                )
 
 
 def _require_file(path: Path) -> None:
@@ -54,7 +56,7 @@ def _require_file(path: Path) -> None:
     except OSError as refused:  # usually it does not exist; reading or writing reports other errors
         fits = refused.errno != ELOOP
     if not fits:
-        raise DataError(path, "is no file, where a study has one; remove it")
+        raise DataError(path, "is not a file, but a study has a file here; remove it")
 
 
 def write_files(
@@ -92,12 +94,12 @@ def read_report(path: Path, version: int, *, paper: str) -> dict[str, Any]:
             One without digest and format is of a release that knew neither, and taken as it is.
     """
     require_files(path, arrays_beside(path))
-    with refused(path, "is no study ({})", OSError, ValueError):
+    with refused(path, "is not a study ({})", OSError, ValueError):
         report = read_json(path)
     if not isinstance(report, dict):
-        raise DataError(path, f"is no study of {paper}")
+        raise DataError(path, f"is not a study of {paper}")
     if report.get("format", version) != version:
-        raise DataError(path, f"is no study of format {version}")
+        raise DataError(path, f"is not a study of format {version}")
     stated = report.pop(_DIGEST, None)
     if stated is not None or "format" in report:
         _require_as_written(path, report, stated)
@@ -132,9 +134,9 @@ def read_arrays(path: Path, *names: str) -> dict[str, npt.NDArray[np.generic]]:
     """
     beside = arrays_beside(path)
     require_files(beside)
-    with refused(beside, "is no array file of a study ({})", OSError, ValueError):
+    with refused(beside, "is not an array file of a study ({})", OSError, ValueError):
         arrays = read_npz(beside)
     missing = [name for name in names if name not in arrays]
     if missing:
-        raise DataError(beside, f"is no array file of a study (it lacks {', '.join(missing)})")
+        raise DataError(beside, f"is not an array file of a study (it lacks {', '.join(missing)})")
     return arrays

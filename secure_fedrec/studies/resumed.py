@@ -127,7 +127,7 @@ def read_study(
     if report.get("study") != described:
         raise DataError(path, "is of a study with other settings; remove it, or use another folder")
     if "format" not in report:  # not written by any release, so fields may be missing
-        raise DataError(path, f"is no study of format {version}")
+        raise DataError(path, f"is not a study of format {version}")
     if data is not None and report.get(FINGERPRINT, data) != data:
         raise DataError(path, "is of other data of that name; remove it, or use another folder")
     if any(each.exists() for each in _beside(path)):

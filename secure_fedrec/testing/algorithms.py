@@ -264,7 +264,7 @@ def _rows_of(block: Any, shape: BlockShape) -> IntArray:
         AssertionError: the block does not have the shape.
     """
     flat = shape.kind is BlockKind.FLAT
-    require(isinstance(block, FlatBlock) == flat, f"block {shape.name} is no {shape.kind.value}")
+    require(isinstance(block, FlatBlock) == flat, f"block {shape.name} is not a {shape.kind.value}")
     width = shape.size if flat else shape.width
     require(block.values.shape[1] == width, f"block {shape.name} is {block.values.shape[1]} wide")
     if flat:

@@ -244,7 +244,7 @@ def test_a_round_has_a_sum_of_weights(rows: int, fits: bool) -> None:
         (
             "growing",
             "test_arrays_of_a_public_state_keep_their_shapes",
-            "norms is .*, and has to be",
+            "norms is .*, but must be",
         ),
         ("hurried", "test_what_several_processes_send_is_one_sum", "to round 7"),
     ],

@@ -306,6 +306,6 @@ def test_settings_of_other_transfers() -> None:
     with pytest.raises(ConfigError, match="no effect without adaptive"):
         Enhancement(transfer="consensus", adaptive=False)
     none: dict[str, Any] = {"consistency": 0, "complementarity": 0}
-    with pytest.raises(ConfigError, match="for fed3cr itself"):
+    with pytest.raises(ConfigError, match="which only the method fed3cr supports"):
         Enhanced(FedMF(FedMFConfig(rank=D), M), Enhancement(transfer="unified", **none))
     Enhanced(FedMF(FedMFConfig(rank=D), M), Enhancement(transfer="consensus"))

@@ -290,7 +290,7 @@ def test_bad_settings_are_refused(furl_of: Furls) -> None:
         furl_of(private=())
     with pytest.raises(ConfigError, match="matches no parameter"):
         furl_of(private=("user_vector.*",))
-    with pytest.raises(ConfigError, match="only for, private_rule"):
+    with pytest.raises(ConfigError, match="is required with private_rule = 'weighted'"):
         FURL(nn.Identity, furl_of()._loss, FURLConfig(rounds=1), private=None, ring=CODEC)
     for key, value in (
         ("rounds", 0),

@@ -112,7 +112,7 @@ BAD: dict[str, Bad] = {
     "json-list": Bad(b'[{"user": 1},\n{"user": 2}]\n', "jq -c", 1),
     "json-with-a-table": Bad(b'{"user": 1, "item": [2], "rating": 3, "time": 4}\n', "is a list", 1),
     "json-cut": Bad(
-        b'{"user": 1, "item": 2, "rating": 3, "time": 4}\n{"user": 1,\n', "is not JSON object", 2
+        b'{"user": 1, "item": 2, "rating": 3, "time": 4}\n{"user": 1,\n', "is not a JSON object", 2
     ),
     "other-encoding": Bad(SOUND + b"caf\xe9,x,3,9\n", "not ascii", 32, {"encoding": "ascii"}),
     "utf-16-without-a-mark": Bad(SOUND.decode().encode("utf-16-le"), "zero byte", 1),
@@ -185,7 +185,7 @@ BAD: dict[str, Bad] = {
     # Ids.
     "empty-id": Bad(user(""), "user column 'user': '' is an empty id", 6),
     "blank-id": Bad(user("  "), "is an empty id", 6),
-    "ids-that-collide": Bad(user(" u0"), "is another id of the file but for the blanks", 6),
+    "ids-that-collide": Bad(user(" u0"), "differs from another id of the file only in blanks", 6),
     "id-beyond-64-bits": Bad(
         b"1,1,3\n2,1,4\n9223372036854775808,2,3\n",
         "'9223372036854775808' is not a whole number of 64 bits",

@@ -677,18 +677,18 @@ CASES: dict[str, Case] = {
     **{
         f"no-user-{code}": Case(
             text([*ROWS, *((code, i, 3, ROWS[0][3]) for i in range(1, 31))], header=USUAL),
-            f"{code.encode('unicode_escape').decode()!s}' (30 of 390 rows) likely stands for no "
-            "user",
+            f"{code.encode('unicode_escape').decode()!s}' (30 of 390 rows) probably "
+            "means that the user is missing",
         )
         for code in ("NULL", "nan", "None", "\\N", "N/A", "?", "-", "unknown", "-1", "0", "9999")
     },
     "no-item": Case(
         text([*ROWS, *((u, "NaN", 3, ROWS[0][3]) for u in range(1, 31))], header=USUAL),
-        "'NaN' (30 of 390 rows) likely stands for no item",
+        "'NaN' (30 of 390 rows) probably means that the item is missing",
     ),
     "no-user-and-no-item": Case(
         text([*ROWS, *(("null", "NA", 3, ROWS[0][3]) for _ in range(30))], header=USUAL),
-        "'null' (30 of 390 rows) likely stands for no user",
+        "'null' (30 of 390 rows) probably means that the user is missing",
     ),
     "no-user-or-an-item": Case(
         text([*ROWS, *((0, i, 3, ROWS[0][3]) for i in range(30))], header=USUAL),

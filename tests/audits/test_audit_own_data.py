@@ -238,8 +238,8 @@ def test_what_ratings_are_is_not_decided_for_anybody(
             "user;item;rating\na;b;3\nc;d;2,5\n",
             "'2,5' is not a plain decimal number (such as 4, -2 or 3.5): ",
         ),
-        ("sep=;\nuser;item;rating\na;b;3\n", "take the line out"),
-        ('"sep=,"\nuser,item,rating\na,b,3\n', "take the line out"),
+        ("sep=;\nuser;item;rating\na;b;3\n", "remove the line"),
+        ('"sep=,"\nuser,item,rating\na,b,3\n', "remove the line"),
         ("user,f1,f2,f3,f4,f5,f6\na,1,,3,4,,1\nb,1,2,,,5,\n", "Write a row per rating"),
         ("1,5,3,4,4,1,1,2\n2,5,3,4,4,1,1,2\n", "Write a row per rating"),
         (

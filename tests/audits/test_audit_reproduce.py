@@ -289,7 +289,7 @@ def test_variants_are_compared(
 
 def test_damaged_result_is_named(tmp_path: Path) -> None:
     (tmp_path / "one.json").write_text("{")
-    with pytest.raises(DataError, match=r"one.json: is no study"):
+    with pytest.raises(DataError, match=r"one.json: is not a study"):
         find_studies(
             [needed_study("ml-100k-zip", "hpfl", 1, "xavier")], StudySource(folder=tmp_path)
         )

@@ -50,10 +50,10 @@ def test_a_paper_has_no_option_that_the_command_lacks() -> None:
     [
         (["fedrecpp", "--protocol", "clean"], "is an option of fed3cr only"),
         (["furl", "--figure", "3"], "is an option of fed3cr and feddmf and fedrecpp only"),
-        (["feddmf", "--table", "1"], "is none that is reproduced"),
-        (["fed3cr", "--figure", "5"], "is none that is reproduced"),
-        (["fed3cr", "--protocol", "fair"], "is none that is reproduced"),
-        (["fedrecpp", "--data", "nf5k5k"], "is none that is reproduced"),
+        (["feddmf", "--table", "1"], "is not a value that is reproduced"),
+        (["fed3cr", "--figure", "5"], "is not a value that is reproduced"),
+        (["fed3cr", "--protocol", "fair"], "is not a value that is reproduced"),
+        (["fedrecpp", "--data", "nf5k5k"], "is not a value that is reproduced"),
     ],
 )
 def test_bad_usage(

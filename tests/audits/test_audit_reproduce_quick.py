@@ -176,5 +176,5 @@ def test_a_study_of_one_start_is_not_that_of_the_other(
     del stored["sha256"]
     for broken in ({**stored, "start": "own"}, {k: v for k, v in stored.items() if k != "start"}):
         write_files(tmp_path / "one.json", broken, {})  # a digest of its own, so its content counts
-        with pytest.raises(DataError, match=r"one.json: is no study of HPFL"):
+        with pytest.raises(DataError, match=r"one.json: is not a study of HPFL"):
             find_studies(wanted, source)

@@ -246,7 +246,7 @@ def test_a_folder_that_is_full_costs_time_and_nothing_else(before: bool, tmp_pat
     told = [line for line in stderr.splitlines() if "RuntimeWarning" in line]
     assert len(told) == 1
     assert f"{cache}" in told[0]
-    assert "loops are compiled anew in every process" in told[0]
+    assert "loops are compiled again in every process" in told[0]
 
 
 @pytest.mark.parametrize("folders", [1, 2])
@@ -279,7 +279,7 @@ def test_a_cache_that_cannot_be_read_costs_time_and_nothing_else(
     hits, told = ran(run, cache, *sources)
     assert hits == ["0"] * folders
     refused = state in ("folder", "unreadable")
-    assert told.count("loops are compiled anew in every process") == refused
+    assert told.count("loops are compiled again in every process") == refused
     hits, _ = ran(run, cache, *sources)
     assert hits == ["0" if refused else "1"] * folders
 

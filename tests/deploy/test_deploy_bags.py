@@ -125,7 +125,7 @@ def test_a_mix_that_is_killed_costs_an_attempt(tmp_path: Path) -> None:
         assert not due
         assert (ran.last.attempts, len(ran.last.clients)) == (2, 4)
     ran.kill(HOSTS[1])
-    with pytest.raises(ProtocolError, match="mix 65536 is not there"):
+    with pytest.raises(ProtocolError, match="mix 65536 is not connected"):
         ran.rounds(1)
     ran.restart(HOSTS[1])
     for client in (1, 2, 3):

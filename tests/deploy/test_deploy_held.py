@@ -122,7 +122,7 @@ def test_a_state_of_another_round_is_refused(tmp_path: Path) -> None:
         held.append(ran.coordinator._held)
         public.append(ran.coordinator.public)
     ran.coordinator._held, ran.coordinator.public = held[0], public[0]
-    refused_by(ran, "round 2 is over, of 2 so far")
+    refused_by(ran, "round 2 is over: 2 rounds are done")
     ran.coordinator._held, ran.coordinator.public = held[1], replace(public[1], round=4)
     refused_by(ran, "the table differs from its digest")
     ran.coordinator.public = replace(public[1], round=2**32 - 2)
@@ -132,7 +132,7 @@ def test_a_state_of_another_round_is_refused(tmp_path: Path) -> None:
     ran.coordinator._held = held[1][:32] + held[0][32:]
     refused_by(ran, "round 3: the table differs from its digest")
     ran.coordinator._held = b""
-    refused_by(ran, "no encrypted state that round 3 can begin with")
+    refused_by(ran, "round 3 cannot begin with this encrypted state")
     ran.coordinator._held = held[1]
     ran.rounds(1)
     ran.require_equal()

@@ -252,7 +252,7 @@ def test_a_sum_waits_for_room_on_the_disk(tmp_path: Path, monkeypatch: pytest.Mo
     assert not failures
     monkeypatch.setattr(servers, "_TRIES", 2)
     failures, due = 99, 2
-    with pytest.raises(OSError, match="round 2 is summed and cannot be kept"):
+    with pytest.raises(OSError, match="round 2 is summed, but cannot be saved"):
         ran.rounds(1)
 
 

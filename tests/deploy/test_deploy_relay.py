@@ -119,7 +119,9 @@ def test_a_public_state_of_other_shapes_is_refused(tmp_path: Path) -> None:
             ran.coordinator.run_round()
         refused = [why for _, why in ran.transport.log[told:]]
         assert refused
-        assert all("a public state of" in why or "no part is taken" in why for why in refused)
+        assert all(
+            "a public state of" in why or "does not take part in attempt" in why for why in refused
+        )
     ran.coordinator.public = before
     ran.rounds(1)
     ran.require_equal()

@@ -314,14 +314,16 @@ def test_a_copy_of_private_state_is_refused(tmp_path: Path) -> None:
     ran.coordinator.finish()
     ran.kill(2)
     put_back(home, taken, "private.state")
-    with pytest.raises(CheckpointError, match="not the state that was kept last, but a copy"):
+    with pytest.raises(
+        CheckpointError, match="this is an old copy, not the state that was saved last"
+    ):
         ran.restart(2)
     put_back(home, taken, "private.ticket")  # with its ticket, and an old journal with it
     put_back(home, taken, "journal")
     ran.restart(2)
     ran.rounds(1)
     assert 2 not in ran.clients[3]
-    assert "is older: an old copy" in ran.transport.log[1][1]
+    assert "is older: it is an old copy" in ran.transport.log[1][1]
 
 
 def test_a_server_that_goes_on_from_an_old_checkpoint_is_told_so(tmp_path: Path) -> None:
@@ -417,7 +419,7 @@ def test_a_server_that_is_killed_in_a_round_goes_on_or_says_why_not(
     ran.coordinator = open_coordinator(ran.layout, ran.transport)
     ran.coordinator.resume()
     if stage == "REVEAL":
-        with pytest.raises(ProtocolError, match="what they revealed is lost"):
+        with pytest.raises(ProtocolError, match="this round is lost: clients reveal only once"):
             ran.rounds(1)
     else:
         ran.rounds(2)

@@ -131,7 +131,7 @@ def test_an_authority_opens_one_sum_a_round(tmp_path: Path) -> None:
 def test_without_its_helper_no_round_is_begun(tmp_path: Path) -> None:
     ran = Deployment.of(settings(PAILLIER, **FEW), tmp_path)
     ran.kill(LONE)
-    with pytest.raises(ProtocolError, match="the authority is not there"):
+    with pytest.raises(ProtocolError, match="the authority is not connected"):
         ran.rounds(1)
     assert ran.transport.labels == ["greeting"]
     ran.restart(LONE)
@@ -207,7 +207,7 @@ def test_a_server_that_names_other_clients_is_refused(
         with pytest.raises(ProtocolError, match="was begun 1 times"):
             ran.rounds(1)
         refused = {why for _, why in ran.transport.log[told:]}
-        assert any(why.startswith("no round 1 is summed over those") for why in refused), refused
+        assert any(why.startswith("round 1 is not over these") for why in refused), refused
     monkeypatch.undo()
     ran.rounds(1)
     ran.require_equal()

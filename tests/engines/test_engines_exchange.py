@@ -306,7 +306,7 @@ def test_a_part_that_is_not_there_or_that_the_server_cannot_read_is_refused() ->
         engine_of(Wrong()).run_round()
     algorithm, data, streams = Ring(), problem(), Streams.from_seed(1)
     layers, sizes = {"paillier": EncryptionLayerConfig(holder="clients")}, sizes_of(algorithm, data)
-    with pytest.raises(ConfigError, match="each is sent all of it"):
+    with pytest.raises(ConfigError, match="each is sent all of the state"):
         LocalEngine(
             algorithm=algorithm,
             stack=build_stack(layers, sizes=sizes, codec=CODEC, streams=streams),

@@ -61,7 +61,7 @@ def test_only_settings_that_mean_something_tell_texts_apart() -> None:
 @pytest.mark.parametrize(
     ("change", "problem"),
     [
-        ({"format": 2}, "is no study of format 1"),
+        ({"format": 2}, "is not a study of format 1"),
         ({"best": None}, "best is missing or of a wrong type"),
         ({"seed": "3"}, "seed is missing or of a wrong type"),
         ({"curve": []}, "its learning curve is damaged"),
@@ -80,7 +80,7 @@ def test_damage_is_named(tmp_path: Path, change: dict[str, Any], problem: str) -
 def test_what_is_no_study_is_named(tmp_path: Path, text: str) -> None:
     path = tmp_path / "one.json"
     path.write_text(text)
-    with pytest.raises(DataError, match="is no study"):
+    with pytest.raises(DataError, match="is not a study"):
         read_study(path)
 
 

@@ -236,7 +236,7 @@ def test_settings_tried_apart_make_the_same_study(
         merge_reports([parts[0], {**parts[1], "start": "identity"}])
     with pytest.raises(ConfigError, match=r"study\.seed"):
         merge_reports([parts[0], {**parts[1], "seed": 2}])
-    with pytest.raises(ConfigError, match="there is no such setting"):
+    with pytest.raises(ConfigError, match="is not a setting"):
         study(ratings, values, monkeypatch, only=2)
 
 
@@ -360,10 +360,10 @@ def test_results_come_back(ratings: Organisations, tmp_path: Path) -> None:
 def test_damaged_results(tmp_path: Path, text: str) -> None:
     path = tmp_path / "study.json"
     path.write_text(text)
-    with pytest.raises(DataError, match="is no study"):
+    with pytest.raises(DataError, match="is not a study"):
         read_study(path)
     path.with_suffix(".npz").write_bytes(b"PK")
-    with pytest.raises(DataError, match="is no array file of a study"):
+    with pytest.raises(DataError, match="is not an array file of a study"):
         read_characteristics(path)
 
 

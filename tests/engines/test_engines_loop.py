@@ -192,7 +192,7 @@ def test_what_does_not_fit_is_refused_by_client(state: Any, refusal: str) -> Non
 
 @pytest.mark.parametrize("start", [model(bias=np.zeros(2)), model(head=np.zeros(2))])
 def test_another_model_is_refused(start: dict[str, Any]) -> None:
-    with pytest.raises(MisfitError, match="start is another model"):
+    with pytest.raises(MisfitError, match="start differs from the model"):
         masks().mean({}, start=start)
     with pytest.raises(EncodingError, match="not finite"):
         masks().mean({}, start=model(bias=np.full(3, np.nan)))

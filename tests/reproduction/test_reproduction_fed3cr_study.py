@@ -147,7 +147,7 @@ def test_a_report_without_format_is_refused(tmp_path: Path) -> None:
     report = run_study(DATA, config("pfedrec"), path)
     for left in (("study",), tuple(set(report) - {"format"})):
         path.write_text(json.dumps({name: report[name] for name in left}))
-        with pytest.raises(DataError, match="is no study of format"):
+        with pytest.raises(DataError, match="is not a study of format"):
             run_study(DATA, config("pfedrec"), path)
 
 
@@ -265,9 +265,9 @@ def test_settings_by_dotted_keys() -> None:
         False,
         4,
     )
-    with pytest.raises(ConfigError, match="there is no such setting"):
+    with pytest.raises(ConfigError, match="is not a setting"):
         build_method("fedmf", {"local.epoch": 3}, rounds=1, n_items=5)
-    with pytest.raises(ConfigError, match="no method of a federation"):
+    with pytest.raises(ConfigError, match="not a method of a federation"):
         build_method(ORACLES, {}, rounds=1, n_items=5)
 
 

@@ -54,10 +54,10 @@ def test_what_is_no_file_is_refused_before_anything_is_made(
     odd = path.with_suffix(suffix + part)
     put(odd)
     for wait in (True, False):
-        with pytest.raises(DataError, match=f"{re.escape(odd.name)}: is no file, where a study"):
+        with pytest.raises(DataError, match=f"{re.escape(odd.name)}: is not a file, but a study"):
             run_study(DATA, config(), path, on_round=pytest.fail, wait=wait)
     if odd.exists() and odd == path:
-        with pytest.raises(DataError, match="is no file"):
+        with pytest.raises(DataError, match="is not a file, but"):
             read_study(path, config())
     else:
         assert read_study(path, config()) is None
@@ -74,24 +74,24 @@ def test_what_is_written_behind_a_link_is_looked_at_there(
     there.mkdir()
     path.with_suffix(suffix).symlink_to(there / "file")
     put(there / "file.part")
-    with pytest.raises(DataError, match=r"file\.part: is no file, where a study"):
+    with pytest.raises(DataError, match=r"file\.part: is not a file, but a study"):
         run_study(DATA, config(), path, on_round=pytest.fail)
     path.with_suffix(suffix).unlink()
     path.with_suffix(suffix).symlink_to(tmp_path / "nowhere" / "file")
-    with pytest.raises(DataError, match="nowhere, which is no folder"):
+    with pytest.raises(DataError, match="nowhere, which is not a folder"):
         run_study(DATA, config(), path, on_round=pytest.fail)
 
 
 def test_arrays_are_read_from_files_alone(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "study.npz")
-    with pytest.raises(DataError, match="is no file"):
+    with pytest.raises(DataError, match="is not a file, but"):
         read_arrays(tmp_path / "study.json")
 
 
 def test_nothing_is_made_where_it_cannot_be_written(tmp_path: Path) -> None:
     """As studies of all papers ask for it; found by attacking: two had no look before training."""
     (tmp_path / "study.npz").mkdir()
-    with pytest.raises(DataError, match=r"study\.npz: is no file"):
+    with pytest.raises(DataError, match=r"study\.npz: is not a file, but"):
         once(tmp_path / "study.json", lambda: None, pytest.fail)
 
 

@@ -284,7 +284,7 @@ def differences(stored: Stored, task: PaperTask) -> dict[str, tuple[Any, Any]]:
 
 def _read(path: Path) -> Stored:
     summary = read_study(path)
-    with refused(path, "is no study of FURL: {}", ConfigError):
+    with refused(path, "is not a study of FURL: {}", ConfigError):
         config = build(FURLStudyConfig, "config", summary["config"])
         texts = StudyTexts(
             task=summary["task"],
@@ -293,7 +293,7 @@ def _read(path: Path) -> Stored:
             users=summary["users"],
         )
     if config.configuration != summary["configuration"]:
-        raise DataError(path, "is no study of FURL: it names two configurations")
+        raise DataError(path, "is not a study of FURL: it names two configurations")
     place = Needed(texts.task, config.configuration, summary["seed"])
     return Stored(path=path, place=place, texts=texts, config=config, summary=summary)
 

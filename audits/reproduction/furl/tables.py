@@ -264,7 +264,9 @@ def _measure_lines(task: Mapping[str, Any], measure: str) -> list[str]:
         cells = "".join(f"{_share(found[point]):>{_CELL}}" for point in POINTS)
         lines.append(f"{row['name']:{_NAME}}{paper:>{_PAPER}}{cells}")
     if _named(measure).startswith("AUC"):
-        lines.append("  (a majority class is no score and has no AUC; see the user-only row)")
+        lines.append(
+            "  (a majority class is not a score, so it does not have an AUC; see the user-only row)"
+        )
     lines.append("  differences in points")
     for gain in task["gains"]:
         found = gain["measures"][measure]

@@ -108,7 +108,7 @@ def _starts(asked: Sequence[str] | None) -> list[str]:
     """The starts that were asked for, the paper's first; all of them by default."""
     for start in asked or ():
         if start not in STARTS:
-            raise ConfigError("--start", start, "is no start of the user model", STARTS)
+            raise ConfigError("--start", start, "is not a way to start the user model", STARTS)
     return [start for start in STARTS if not asked or start in asked]
 
 

@@ -252,7 +252,7 @@ def _stored(wanted: Mapping[Needed, None], source: StudySource) -> dict[Needed, 
 
 
 def _config_of(report: Mapping[str, Any], path: Path) -> StudyConfig:
-    with refused(path, "is no study of HPFL ({})", ConfigError, KeyError):
+    with refused(path, "is not a study of HPFL ({})", ConfigError, KeyError):
         return StudyConfig(**{each.name: report[each.name] for each in fields(StudyConfig)})
 
 

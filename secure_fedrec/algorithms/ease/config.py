@@ -65,14 +65,17 @@ class EASEConfig(Settings, section="algorithm"):
         if self.sketch and self.solved_at == "server":
             raise self.refusal("solved_at", "a sketch is solved at the client", ("client",))
         if self.sketch and self.largest_norm is not None:
-            problem = "random signs do not keep the norm of x x^T: without algorithm.largest_norm"
+            problem = "random signs do not keep the norm of x x^T: leave out algorithm.largest_norm"
             raise self.refusal("sketch", problem, (0,))
         if self.pair_floor:
             self._require_counts()
 
     def _require_counts(self) -> None:
         if self.sketch or self.largest_norm is not None:
-            problem = "a floor is on counts of pairs: without algorithm.sketch and largest_norm"
+            problem = (
+                "a floor applies to counts of pairs: leave out algorithm.sketch and "
+                "algorithm.largest_norm"
+            )
             raise self.refusal("pair_floor", problem, (0,))
         if self.rounds - bool(self.candidates) > 1:
             problem = "pairs left out of the sum of one round are missing from the next"
@@ -86,7 +89,9 @@ class EASEConfig(Settings, section="algorithm"):
                 "candidates", "must hold at least two different candidates, or be empty"
             )
         if self.rounds < 2:
-            raise self.refusal("rounds", "with algorithm.candidates at least 2: one chooses")
+            raise self.refusal(
+                "rounds", "must be at least 2 with algorithm.candidates: the last round chooses one"
+            )
 
     def chooses_after(self, completed: int) -> bool:
         """Whether the round after this many chooses the shrinkage."""

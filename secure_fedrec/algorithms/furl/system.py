@@ -87,7 +87,9 @@ class FURL:
         ring: FixedPoint | None = None,
     ) -> None:
         if (ring is None) != (config.private_rule == "keep"):
-            raise ConfigError("ring", ring, "is for, and only for, private_rule = 'weighted'")
+            raise ConfigError(
+                "ring", ring, "is required with private_rule = 'weighted', and only allowed with it"
+            )
         self.config = config
         self._build = build
         self._loss = loss

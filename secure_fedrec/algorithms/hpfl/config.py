@@ -76,7 +76,10 @@ class HPFLConfig(Settings, section="algorithm"):
         if self.training.keep != "best" and self.training.patience:
             key, patience = self.key("training.patience"), self.training.patience
             raise ConfigError(
-                key, patience, "stops by validation, but the last epoch is kept", (0,)
+                key,
+                patience,
+                "stops training by validation, so the best epoch must be kept, not the last",
+                (0,),
             )
 
     @property

@@ -152,11 +152,11 @@ class Enhanced:
             problem = "has a server that mixes single clients' tables, which are not consensus"
             raise ConfigError("algorithm.enhancement", name, problem)
         if config.unified and not self.unifies:
-            problem = "maps both tables for products with a user vector alone: for fed3cr itself"
+            problem = "maps both tables, which only the method fed3cr supports"
             raise ConfigError("enhancement.transfer", config.transfer, problem)
         rate = config.item_rate or getattr(below.config, "item_learning_rate", None)
         if rate is None:
-            problem = f"must be set: {name} tells no step size of its item table"
+            problem = f"must be set: {name} does not state the step size of its item table"
             raise ConfigError("enhancement.item_rate", None, problem)
         self.below, self.enhancement = below, config
         self.name = f"{PLUG_IN}{name}"

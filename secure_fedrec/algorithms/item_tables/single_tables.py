@@ -76,12 +76,12 @@ class SingleTables(ItemTables):
     """
 
     reads_singles = (
-        "its server compares single clients' item tables, which a sum of them does not tell"
+        "its server compares single clients' item tables, which cannot be computed from their sum"
     )
 
     def __init__(self, method: MixingMethod, n_clients: int, **more: Any) -> None:
         if method.personal or not method.dense:
-            raise ValueError(f"{method.name}: a client is sent, and sends, one whole table")
+            raise ValueError(f"{method.name}: clients must send and receive one whole table")
         super().__init__(method, **more)
         self._method, self._n_clients = method, n_clients
         self._own = method.own(np.arange(1), Streams.from_seed(0)).shape[1]

@@ -86,9 +86,11 @@ class ItemTables:
         threads: int | None = None,
     ) -> None:
         if method.personal and not method.dense:
-            raise ValueError(f"{method.name}: a personal table takes a dense method")
+            raise ValueError(f"{method.name}: a personal table needs a dense method")
         if hasattr(method, "mix") and not hasattr(self, "reads_singles"):
-            raise ValueError(f"{method.name}: its server mixes single tables (``SingleTables``)")
+            raise ValueError(
+                f"{method.name}: its server mixes single tables, so use ``SingleTables``"
+            )
         self.method = method
         self.n_items = method.n_items
         self.width = method.config.rank

@@ -61,7 +61,8 @@ def choose(
     dates = {each.name: what == "time" and columns[each.name].numbers is None for each in fitting}
     fitting.sort(key=lambda each: (each.level, dates[each.name]))
     said = [
-        f"column {shown(name)} as no {what}: it holds {columns[name].examples or 'nothing'}"
+        f"column {shown(name)} is not taken as the {what}: it holds "
+        f"{columns[name].examples or 'nothing'}"
         for name in _before(likely, fitting)
     ]
     written = [each for each in fitting if columns[each.name].written] or fitting

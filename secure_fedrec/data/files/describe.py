@@ -149,7 +149,12 @@ def _scaled(
     values, counts = np.unique(ratings(columns, exact), return_counts=True)
     levels = dict(zip(values.tolist(), counts.tolist(), strict=True))
     if file.positive_from is not None:
-        return file, levels, f"none, as told: rows from {file.positive_from:g} on count", None
+        return (
+            file,
+            levels,
+            f"none, by the settings: rows from {file.positive_from:g} on count",
+            None,
+        )
     if file.scale != "auto":
         return file, levels, "", None
     lowest = min((value for value in levels if value > 0), default=max(levels))

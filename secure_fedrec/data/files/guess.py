@@ -234,7 +234,7 @@ def _require_known(head: _Head, named: Mapping[str, Column], found: Mapping[str,
         )
         beside = [f"data.{what}" for what in ("rating", "time") if what not in found]
         if beside:
-            problem += f", and {' and '.join(beside)} likewise if there are such columns"
+            problem += f", and likewise {' and '.join(beside)} if there are such columns"
         problems.append(problem)
     if problems:
         raise DataError(head.path, "; ".join(problems), line=1)
@@ -326,12 +326,12 @@ def _ask(
     why = "; ".join(f"column {place + 1} {unlikely[place].reason}" for place in before)
     if not set(wanted) <= proposed.keys():
         keys = " ".join(f"--set data.{what}=COLUMN" for what in wanted)
-        problem = f"has no two columns that read like clients and items; {why}; say {keys}"
+        problem = f"does not have two columns that look like clients and items; {why}; say {keys}"
         raise DataError(head.path, problem, line=head.line)
     may, sure = _ratings(columns, unlikely, proposed)
     if sure:
         proposed.setdefault("rating", may[0] + 1)
-    problem = f"{why}. If the others are what they seem, say {_keys(head, proposed)}"
+    problem = f"{why}. If the other columns are right, say {_keys(head, proposed)}"
     raise DataError(head.path, problem, line=head.line)
 
 

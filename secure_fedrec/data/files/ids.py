@@ -68,7 +68,7 @@ def trim(columns: Columns, what: str, kind: str) -> Columns:
             problem = "is not a whole number of 64 bits, written without leading zeros (data.ids)"
             raise columns.refuse(what, code, problem)
         if text in seen:
-            raise columns.refuse(what, code, "is another id of the file but for the blanks")
+            raise columns.refuse(what, code, "differs from another id of the file only in blanks")
         seen.add(text)
     if kind != "text" and any("." in text for text in trimmed):
         whole = [_whole(text) for text in trimmed]

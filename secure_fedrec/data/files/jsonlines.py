@@ -53,9 +53,9 @@ def objects(path: Path, file: TextFile) -> Iterator[Mapping[str, Any]]:
         try:
             found = json.loads(text)
         except (ValueError, RecursionError) as error:
-            raise DataError(path, f"is not JSON object ({error})", line=line) from error
+            raise DataError(path, f"is not a JSON object ({error})", line=line) from error
         if not isinstance(found, dict):
-            raise DataError(path, "is not JSON object", line=line)
+            raise DataError(path, "is not a JSON object", line=line)
         yield found
 
 

@@ -79,7 +79,8 @@ def _asked(
     if any(text in elsewhere and not is_nothing(text) for text in texts):
         drop = "leave these rows out of the file, since another column has it as well"
     problem = (
-        f"({rows:,} of {len(columns):,} rows) likely stands for no {what}. If so, {drop}; if it is "
+        f"({rows:,} of {len(columns):,} rows) probably means that the {what} is missing. If so, "
+        f"{drop}; if it is "
         f"an id, {file.advice('ids', 'text')}"
     )
     return columns.refuse(what, odd[0], problem)

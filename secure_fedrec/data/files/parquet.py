@@ -162,4 +162,4 @@ def _moments(path: Path, named: str, column: Any) -> tuple[IntArray, int]:
         return moments, {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[kind.unit]
     if types.is_integer(kind) and kind != "uint64":
         return np.asarray(column.to_numpy(zero_copy_only=False), dtype=np.int64), 1
-    raise DataError(path, f"{named}: is of type {kind}, not a time or whole seconds")
+    raise DataError(path, f"{named}: has type {kind}, and must be a time or whole seconds")

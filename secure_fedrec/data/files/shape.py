@@ -32,12 +32,13 @@ _SIGNS: Final = 2**24
 _NOTES: Final = (
     (
         re.compile(r"\"?sep=.{1,4}?\"?$", re.IGNORECASE),
-        "is a note of spreadsheets, no row: take the line out; the separator is found, or named by "
+        "is a note of a spreadsheet, not a row: remove the line; the separator is found, or named "
+        "by "
         "data.separator",
     ),
     (
         re.compile(r"[#%](\s|$)"),
-        "is a comment, no row: take such lines out, grep -v '^[#%]' FILE > ratings.txt",
+        "is a comment, not a row: remove such lines, grep -v '^[#%]' FILE > ratings.txt",
     ),
     (
         re.compile(r"\[\s*(\{|$)"),

@@ -250,7 +250,7 @@ class Organisations:
         off = ~np.isin(records.scores, self.levels)
         if off.any():
             score = float(records.scores[off][0])
-            raise DataError(where, f"score {score:g} is none of {self.levels.tolist()}")
+            raise DataError(where, f"score {score:g} is not one of {self.levels.tolist()}")
 
 
 def organise(

@@ -40,16 +40,17 @@ from secure_fedrec.protection.base.stack import hosting_of
 from secure_fedrec.protection.session import Hub, Identity, Node, Role, drive
 from secure_fedrec.protection.session.beacon import Beacon
 
-_ABSENT = "was not there, or did not answer, or its denoiser"
+_ABSENT = "did not take part or did not answer, or its denoiser did not"
 _LOST = (
-    ". If the server went away after clients had begun to reveal, this is its end: over one public "
-    "state they do so once, and what they revealed is lost"
+    ". If the server stopped after clients had begun to reveal, this round is lost: clients "
+    "reveal only once for one public state"
 )
 _TRIES, _PATIENCE = 120, 600.0
 """How often, and over how many seconds, a server tries to keep a sum."""
 _LATE = "took no part when keys of this round were agreed on"
 _HANDED = (
-    "; what these clients handed in may be forwarded already, and no others' is in this round: "
+    "; cells of these clients may have been forwarded, and only these clients can take part in "
+    "this round: "
 )
 
 
@@ -243,7 +244,8 @@ class Coordinator:
         if self._revealed:
             raise ProtocolError(
                 f"round {number} was aborted after clients had revealed: over one public state "
-                "they do so once, so it is not summed again, and the model stays that of round "
+                "they do so once, so the round is not summed again, and the model stays that of "
+                "round "
                 f"{number - 1}: {failures[-1]}"
             )
         lost = _LOST if number == self._taken_up and self._hosting.last_stage else ""
@@ -316,10 +318,11 @@ class Coordinator:
                 return
             except OSError as full:
                 if not left:
-                    lost = f"round {round_} is summed and cannot be kept, nor be summed again"
+                    lost = f"round {round_} is summed, but cannot be saved, nor summed again"
                     raise OSError(full.errno, f"{full.strerror}: {lost}", full.filename) from None
                 log.error(
-                    "round %d is summed but cannot be written: %s; make room, it is tried again",
+                    "round %d is summed but cannot be written: %s; make room, saving is tried "
+                    "again",
                     *(round_, full),
                     extra=with_fields(event="refused", refused=type(full).__name__, round=round_),
                 )
@@ -337,7 +340,7 @@ class Coordinator:
         here = self.channel.hosts
         for node, host in self._hosting.helpers().items():
             if node == host and host not in here:
-                raise ProtocolError(f"{node} is not there")
+                raise ProtocolError(f"{node} is not connected")
         here = here - self.channel.sitting_out
         numbers = [node.number for node in here if node.role is Role.CLIENT]
         handed = [each for each in self._handed if np.isin(each, numbers).all()]

@@ -73,7 +73,7 @@ class HelperSite:
 
     def _handle(self, request: Request) -> Sequence[Parcel]:
         if request.serial < self._serial:
-            raise ProtocolError(f"attempt {request.serial} is not beyond {self._serial}")
+            raise ProtocolError(f"attempt {request.serial} is not later than {self._serial}")
         if request.serial > self._serial:
             self._party, self._serial = None, request.serial
         if self._party is None and request.state:
@@ -82,7 +82,7 @@ class HelperSite:
         if not request.parcels:
             return []
         if self._party is None:
-            raise ProtocolError(f"no part is taken in attempt {request.serial}")
+            raise ProtocolError(f"this client does not take part in attempt {request.serial}")
         strangers = [each.receiver for each in request.parcels if each.receiver != self._party.node]
         if strangers:
             raise ProtocolError(f"{strangers[0]} is not at this site")

@@ -193,7 +193,7 @@ class Site:
         if not request.parcels:
             return []
         if self._attempt is None:
-            raise ProtocolError(f"no part is taken in attempt {request.serial}")
+            raise ProtocolError(f"this client does not take part in attempt {request.serial}")
         return self._delivered(self._attempt, request.parcels)
 
     def _settle(self, request: Request) -> None:
@@ -202,7 +202,7 @@ class Site:
         if before is not None and request.late:
             self._delivered(before, request.late)
         if before is not None and request.serial <= before.serial:
-            raise ProtocolError(f"attempt {request.serial} is not beyond {before.serial}")
+            raise ProtocolError(f"attempt {request.serial} is not later than {before.serial}")
         kept = self._kept.told(request.settled)
         if kept is not self._kept:
             self._sealed.keep(kept)
@@ -266,7 +266,7 @@ class Site:
         """
         plan, hosting, agreement = self._plan, self._hosting, self._agreement
         if request.round <= self._kept.round:
-            raise RefusalError(f"round {request.round} is over, of {self._kept.round} so far")
+            raise RefusalError(f"round {request.round} is over: {self._kept.round} rounds are done")
         if not isinstance(hosting, StateHidden):
             return plan.read(agreement, request, self.client)
         return plan.opened(
@@ -335,7 +335,7 @@ class Site:
             try:
                 self._sealed.note_clipped(at.round, at.serial, rows.clipped)
             except OSError as lost:  # raising would tell the server that this client clips
-                log.error("how many cannot be noted: %s", lost)
+                log.error("the number of clipped values cannot be saved: %s", lost)
         self._sealed.keep(learnt)
         self._kept = learnt
         return rows

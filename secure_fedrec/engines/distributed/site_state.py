@@ -102,7 +102,7 @@ class HaltedClient:
         """
         if not self._mark.exists():
             return None
-        return _text(self._mark) or "why could not be written down: its disk was full"
+        return _text(self._mark) or "the reason could not be written: the disk was full"
 
     @property
     def sat_out(self) -> int:
@@ -161,7 +161,7 @@ class HaltedClient:
             if self._mark.exists():
                 raise HaltedError(
                     f"{kind}, after {MOST_SAT_OUT} rounds that were sat out: its part is halted, "
-                    f"or the server would learn from every such silence; {self._mark} says why, "
+                    f"since each missing answer tells the server something; {self._mark} says why, "
                     "remove it to go on"
                 ) from failure
             log.warning("%s: %s says why", kind, self._sat_out)
@@ -280,7 +280,7 @@ class SiteState:
             )
         raise RefusalError(
             f"attempt {settled} was summed with this client's upload, and its private state, of "
-            f"attempt {self.settled}, is older: an old copy, or the server's word is wrong"
+            f"attempt {self.settled}, is older: it is an old copy, or the server is wrong"
         )
 
     def encode(self) -> bytes:
@@ -401,7 +401,9 @@ class SealedState:
             raise CheckpointError(str(error)) from None
         known = [ticket[at : at + 32] for at in range(0, len(ticket), 32)]
         if sha256(sealed).digest() not in known:
-            raise CheckpointError(f"{self._state}: not the state that was kept last, but a copy")
+            raise CheckpointError(
+                f"{self._state}: this is an old copy, not the state that was saved last"
+            )
         head, box = sealed[: _HEAD.size], sealed[_HEAD.size :]
         if len(head) != _HEAD.size or head[:5] != _MAGIC + bytes([_VERSION]):
             raise CheckpointError(f"{self._state}: no private state of version {_VERSION}")

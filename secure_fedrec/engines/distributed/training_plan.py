@@ -72,12 +72,14 @@ class TrainingPlan:
         """
         strangers = roster.numbers[roster.numbers >= self.stack.n_clients]
         if len(strangers):
-            problem = f"lists client {strangers[0]}, of {self.stack.n_clients} clients from 0"
+            problem = (
+                f"lists client {strangers[0]}, but clients are 0 to {self.stack.n_clients - 1}"
+            )
             raise ConfigError("roster.version", roster.version, problem)
         for helper, host in hosting_of(self.stack).helpers().items():
             for node in (helper, host):
                 if node not in roster:
-                    problem = f"lacks {node}, whom every round needs: {helper} is there"
+                    problem = f"lacks {node}, which every round needs: {helper} is there"
                     raise ConfigError("roster.version", roster.version, problem)
         return replace(self, listed=roster.numbers)
 
@@ -141,7 +143,7 @@ class TrainingPlan:
         """
         if not 1 <= round_ <= self.algorithm.rounds:
             raise RefusalError(
-                f"there is no round {round_}: rounds are 1 to {self.algorithm.rounds}"
+                f"round {round_} does not exist: rounds are 1 to {self.algorithm.rounds}"
             )
 
     def initial(self) -> PublicState:
@@ -300,7 +302,7 @@ class TrainingPlan:
         """
         held, first = request.state[1:], request.round == 1
         if request.state[:1] != _HELD or request.round < 1 or first == bool(held):
-            raise WireError(f"no encrypted state that round {request.round} can begin with")
+            raise WireError(f"round {request.round} cannot begin with this encrypted state")
         chosen = self._chosen(request)
         at = self.standing(agreement, request.round, request.serial, held, chosen)
         if request.stated:  # no statement after the last round
@@ -321,7 +323,7 @@ class TrainingPlan:
             hosting_of(self.stack).whole
             and np.array_equal(self.invited(request.round, chosen), chosen)
         ):
-            raise RefusalError(f"no round {request.round} is summed over those {len(chosen)}")
+            raise RefusalError(f"round {request.round} is not over these {len(chosen)} clients")
         return chosen
 
     def _begun(self, round_: int) -> PublicStateWords:

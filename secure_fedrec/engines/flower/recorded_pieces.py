@@ -148,7 +148,7 @@ def join_pieces(
     for piece, path in taken:
         round_ = piece.round if round_of is None else _number("round_of", round_of(piece))
         if round_ < 1:
-            raise TranscriptError(f"{path}: the message names no round; say which: round_of")
+            raise TranscriptError(f"{path}: the message does not name a round; give it by round_of")
         by_round.setdefault(round_, []).append((piece, path))
         if piece.replied and not piece.trains:
             require_left_out(recorder, piece.kind)
@@ -247,7 +247,7 @@ def _numbers(taken: Iterable[_Taken], client_of: Callable[[Piece], int] | None) 
     else:
         found = {(piece.node, _number("client_of", client_of(piece))) for piece in pieces}
     if not len(found) == len(nodes) == len({number for _, number in found}):
-        raise MisfitError("client_of gives two nodes one number, or one node two")
+        raise MisfitError("client_of gives two nodes the same number, or one node two numbers")
     return dict(found)
 
 

@@ -85,5 +85,7 @@ def require_left_out(recorder: Recorder, kind: str) -> None:
         MisfitError: it does not say so.
     """
     if not recorder.leave_out:
-        problem = 'the server reads them: say so, Recorder(leave_out=["metrics of evaluation"])'
+        problem = (
+            'the server reads them: leave them out by Recorder(leave_out=["metrics of evaluation"])'
+        )
         raise MisfitError(f"replies of type {kind!r} are not recorded; {problem}")

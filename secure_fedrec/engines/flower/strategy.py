@@ -78,7 +78,7 @@ class ProtectedStrategy(ForwardedStrategy):
         require_quiet()
         for kind in type(strategy).__mro__:
             if kind.__name__ in _NEED_EACH:
-                problem = "needs every client's update, but the server learns only their mean"
+                problem = "needs each client's update, but the server learns only their mean"
                 raise ConfigError("strategy", kind.__name__, problem)
         super().__init__(strategy)
         self._terms = terms

@@ -40,7 +40,7 @@ def _require_members(key: str, part: object, protocol: type) -> None:
     lacking = [name for name in names if part is not None and not hasattr(part, name)]
     if lacking:
         kind = protocol.__name__
-        problem = f"lacks {', '.join(lacking)} of secure_fedrec.protection.{kind}"
+        problem = f"does not have {', '.join(lacking)} of secure_fedrec.protection.{kind}"
         raise ConfigError(key, type(part).__name__, problem)
 
 

@@ -76,7 +76,7 @@ def build_method(
     """
     below = name.removeprefix(PLUG_IN)
     if name not in METHODS or below not in FAMILY:
-        raise ConfigError("study.method", name, "is no method of a federation", FAMILY)
+        raise ConfigError("study.method", name, "is not a method of a federation", FAMILY)
     nested = _nested(settings)
     made, config = FAMILY[below]
     added = nested.pop(_ENHANCEMENT, {}) if name != below else None
@@ -92,7 +92,7 @@ def with_settings(config: Any, nested: Mapping[str, Any]) -> Any:
     values = {}
     for name, value in nested.items():
         if name not in known:
-            raise ConfigError(f"study.settings.{name}", value, "there is no such setting", known)
+            raise ConfigError(f"study.settings.{name}", value, "is not a setting", known)
         part = getattr(config, name)
         values[name] = with_settings(part, value) if is_dataclass(part) else value
     return replace(config, **values)

@@ -160,7 +160,10 @@ def _central(task: Task) -> Iterator[Epoch]:
             dmf, state, examples, free, config.training, key=_KEY * (task.seed + 1) + epoch
         )
         if not (np.isfinite(losses).all() and np.isfinite(state.parameters).all()):
-            rate, problem = config.training.learning_rate, f"the loss is no number in epoch {epoch}"
+            rate, problem = (
+                config.training.learning_rate,
+                f"the loss is not a number in epoch {epoch}",
+            )
             raise DivergedError("algorithm.training.learning_rate", rate, problem)
         yield Epoch(epoch=epoch, scores=scores, state=held.copy)
 

@@ -138,10 +138,10 @@ def read_study(path: Path) -> dict[str, Any]:
     summary = read_report(path, STUDY_FORMAT, paper="FURL")
     for key, kind in _SUMMARY.items():
         if not isinstance(summary.get(key), kind):
-            raise DataError(path, f"is no study of FURL: {key} is missing or of a wrong type")
+            raise DataError(path, f"is not a study of FURL: {key} is missing or of a wrong type")
     points = [*summary["curve"], summary["last"], summary["best"]]
     if not summary["curve"] or not all(_is_point(point) for point in points):
-        raise DataError(path, "is no study of FURL: its learning curve is damaged")
+        raise DataError(path, "is not a study of FURL: its learning curve is damaged")
     return summary
 
 

@@ -126,7 +126,7 @@ def grid_for(data: str) -> str:
     """
     name = data.removesuffix("-sample")
     if name not in GRIDS:
-        raise ConfigError("study.grid", name, "there is no grid of that name", GRIDS)
+        raise ConfigError("study.grid", name, "is not the name of a grid", GRIDS)
     return name
 
 

@@ -113,7 +113,7 @@ def run_study(
     _require_fit(organisations, config)
     places = range(len(config.settings))
     if only is not None and only not in places:
-        raise ConfigError("study.setting", only, "there is no such setting", places)
+        raise ConfigError("study.setting", only, "is not a setting", places)
     tried = [
         _try(organisations, config, place, on_round)
         for place in (places if only is None else [only])
@@ -174,7 +174,7 @@ def read_study(path: Path) -> dict[str, Any]:
     """
     report = read_report(path, STUDY_FORMAT, paper="HPFL")
     if "format" not in report:
-        raise DataError(path, f"is no study of format {STUDY_FORMAT}")
+        raise DataError(path, f"is not a study of format {STUDY_FORMAT}")
     return report
 
 

@@ -166,7 +166,7 @@ def test_vectors_that_do_not_belong_together_are_refused(
             some(ours) + some(foreign)
         with pytest.raises(ProtocolError, match="another layout"):
             ours.decrypt(some(foreign), short_key)
-    with pytest.raises(ProtocolError, match="sum of no vectors"):
+    with pytest.raises(ProtocolError, match="a sum needs at least one vector"):
         ours.total([])
 
 

@@ -142,7 +142,7 @@ class RunningSum:
             ProtocolError: nothing was added.
         """
         if not self.terms:
-            raise ProtocolError("there is no sum of no vectors")
+            raise ProtocolError("a sum needs at least one vector")
         return EncryptedVector(
             key=self.key,
             layout=self.layout,
