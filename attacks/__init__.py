@@ -27,7 +27,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """The names above, from their homes: words of a command line need not wait for all attacks."""
+    """Import the names above when they are used: a command line need not wait for all attacks."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from attacks import base, suite  # noqa: PLC0415

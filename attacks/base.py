@@ -1,9 +1,10 @@
 """What an attack is: a reader of one adversary's view that makes claims about clients.
 
 An attack never sees the truth. It states what it claims (which items a client rated, with what
-ratings, what the client's vector is, who sent an anonymous message): a claim of every kind stands
-in ``scoring`` beside its scorer, which judges it once ``games`` has opened the truth. Where a view
-lacks what an attack needs, it answers ``NotApplicable`` with the reason, never a silent coin flip.
+ratings, what the client's vector is, who sent an anonymous message): each kind of claim is defined
+in ``scoring`` together with its scorer, which judges it once ``games`` has opened the truth. If a
+view lacks what an attack needs, the attack answers ``NotApplicable`` with the reason, and does not
+guess.
 """
 
 import re
@@ -40,10 +41,10 @@ class AttackCard:
 
     @classmethod
     def read(cls, words: str | None) -> "AttackCard":
-        """From a docstring with a paragraph for each: "Game: ...", "Adversary: ..." and so on.
+        """Read the card from a docstring with one paragraph per field, such as "Game: ...".
 
         Raises:
-            TypeError: one is missing; not where an interpreter strips docstrings.
+            TypeError: a field is missing, unless the interpreter strips docstrings.
         """
         names = [each.name for each in fields(cls)]
         if words is None:
@@ -68,11 +69,11 @@ class Control:
         on: the federation planted to leak, by its name in ``planted.controls``.
         who: the adversary, by its name there.
         floor: for this attack, if what it reads allows less than the figure's own floor.
-        secrets: what it claims there, told from what is planted: a secret of every client (see
-            ``GroundTruth.secrets``) by its key, from arrays of the federation by name.
-        breaks: what a layer has to hide to withstand the attack (``protection.STOPS``); all of a
-            contribution, if nothing less is known to do.
-        in_bags: whether that is what is collected in bags, not what is summed.
+        secrets: the true values of what it claims there: by key, a function that computes a secret
+            of every client (see ``GroundTruth.secrets``) from arrays of the federation by name.
+        breaks: what a layer has to hide to withstand the attack (``protection.STOPS``); by default
+            a client's whole contribution.
+        in_bags: whether this applies to what is collected in bags, and not to what is summed.
     """
 
     measure: str
@@ -85,7 +86,7 @@ class Control:
 
 
 class Claim(Protocol):
-    """A claim of some kind; it owns its scorer."""
+    """A claim of some kind, which has a method that scores it."""
 
     def scored(self, case: Case) -> Iterator[Scored]:
         """Score the claim against the truth; nothing if the truth holds no such secret.
@@ -104,8 +105,8 @@ class Claims:
 
     Args:
         rounds: rounds whose messages it used.
-        made: the claims. The first gives units, null control and curve of the finding; of two of a
-            kind, the first gives the figures.
+        made: the claims. The first claim gives units, null control and curve of the finding; of two
+            claims of one kind, the first gives the figures.
         details: what else is worth reporting, as JSON values.
         not_installed: which extra would have let it claim more, with the command that installs it.
     """
@@ -142,7 +143,7 @@ class Attack(Protocol):
 
 
 class Controlled(Attack, Protocol):
-    """An attack of the suite, which proves with every audit that it works."""
+    """An attack of the suite, with a positive control that is run in every audit."""
 
     @property
     def control(self) -> Control:
@@ -154,7 +155,7 @@ class InapplicableError(Exception):
 
 
 class SuiteAttack:
-    """An attack whose docstring is its card; a missing ``need`` makes it inapplicable."""
+    """An attack whose docstring is its card; it does not apply if a ``need`` is missing."""
 
     name: ClassVar[str]
     control: ClassVar[Control]
@@ -164,7 +165,7 @@ class SuiteAttack:
         cls.card = AttackCard.read(cls.__doc__)
 
     def run(self, view: View) -> Claims | NotApplicable:
-        """Make claims from a view, or give what is missing as the reason for none."""
+        """Make claims from a view, or give as reason what is missing."""
         try:
             return self.claim(view)
         except (InapplicableError, UnstatedFactError) as lacking:

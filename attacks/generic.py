@@ -1,15 +1,15 @@
-"""The generic adversary: which of two worlds is it, judged by all that a coalition sees.
+"""The generic adversary: decides which of two worlds is the real one, by all that a coalition sees.
 
 A claim to hide something is a claim that two worlds which differ in it cannot be told apart. This
 adversary knows both worlds in full, all ratings of all clients; it is told nothing of the layers
 but their traits, and weighs everything that its view holds: rows and row numbers under names, where
 shares of all holders have come together; vectors; sums, less what its own clients put into them,
 over those who took part; and, where it sees no sums, the public table, for the planted algorithm's
-next table is the sum. Each source counts by what is left of it in the better of the two worlds:
-nothing but rounding where it is exact, everything where it is pads, its noise where noise is added,
-which rounds average out. So nothing needs to be known to be hidden; it weighs nothing.
+next table is the sum. Each source is weighted by its residual in the better of the two worlds: only
+rounding if it is exact, everything if it is masked, and the noise if noise is added, which rounds
+average out. So it need not be known what is hidden: hidden sources get no weight.
 
-To play it on another stack: ``attacks.planted.worlds.play``.
+To run it on another stack: ``attacks.planted.worlds.play``.
 """
 
 from typing import NamedTuple
@@ -95,7 +95,7 @@ def _rows(view: View, knowledge: Knowledge, worlds: Worlds, round_: int) -> floa
 
 
 def _vectors(view: View, worlds: Worlds, round_: int) -> float:
-    """Vectors under names one by one; without names, their sum."""
+    """Evidence from vectors with names, one by one; from anonymous ones, by their sum."""
     finest, own, found = view.codec.resolution, own_clients(view), 0.0
     others = np.setdiff1d(np.arange(len(worlds.first)), sorted(own))
     for bag in view.bags(round_):

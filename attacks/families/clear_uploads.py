@@ -13,16 +13,16 @@ from secure_fedrec.wire import View
 
 
 class ClearUploads(SuiteAttack):
-    """Looks at every message by itself, whatever the stack says of all of them.
+    """Examines every message by itself, whatever the stack states about uploads.
 
     Game: Given uploads that are said to be hidden, tell which clients sent theirs in the clear.
     Adversary: Honest-but-curious server.
     Needs: Payloads of uploads that are said to be hidden.
     Statistic: Whether all words of a message lie within the ring's clip, as a client's own do.
-        Fewer than 2^-40 messages of a round of uniform words are expected to.
+        In a round of messages with uniform words, fewer than 2^-40 are expected to do so.
     Reference: Kerckhoffs's principle: that something is hidden has to be shown, not stated.
-    Limits: Pads that are not noise but look like it, such as repeated ones, are not told from good
-        ones; nor are uploads of so few words that chance could put them within the clip.
+    Limits: Does not detect pads that look uniform but are not secret, such as repeated ones, nor
+        uploads of so few words that chance could put them within the clip.
     """
 
     name = "clear-uploads"
@@ -47,7 +47,7 @@ class ClearUploads(SuiteAttack):
 
 
 def _told(view: View, round_: int, messages: int) -> BoolArray:
-    """Messages any block of which can be read."""
+    """Messages with a block that can be read."""
     told = np.zeros(messages, dtype=bool)
     for part in (item_view(view), flat_view(view)):
         if part is not None:

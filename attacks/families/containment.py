@@ -1,4 +1,4 @@
-"""Which uploads a message without a name fits: block by block of messages, never all at once."""
+"""Which uploads an anonymous message fits, computed in blocks of messages."""
 
 import numpy as np
 
@@ -15,7 +15,7 @@ def containing(sent: ItemSets, heard: ItemSets) -> tuple[IntArray, IntArray]:
 
     Args:
         sent: B uploads under names, as sets in any order.
-        heard: K messages without, likewise.
+        heard: K anonymous messages, likewise.
     """
     messages, holders = heard.marks(np.int32), sent.marks(np.int32).T.tocsr()
     found = [np.zeros((2, 0), dtype=np.int64)]
@@ -30,7 +30,7 @@ def containing(sent: ItemSets, heard: ItemSets) -> tuple[IntArray, IntArray]:
 
 
 def fits_by_set(sent: RowBlock, heard: RowBlock, n_items: int, ratio: float) -> tuple[Fits, Fits]:
-    """Uploads that contain each message, by their sets alone and with their sizes.
+    """Uploads that contain each message, by their sets alone, and by sets and sizes.
 
     The few clients that upload the whole catalogue contain every message and, being capped, fit
     every large enough size. They are considered only where no exact size fits.

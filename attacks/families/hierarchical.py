@@ -1,4 +1,4 @@
-"""Attacks on hierarchical personalization: what weights and drafts reveal about an organisation.
+"""Attacks on hierarchical personalization: weights and drafts reveal facts about an organisation.
 
 In HPFL's weighted mean (eq. 3) a client sends, for every attribute k, the weight
 w_k = delta I_k Acc_k: its iterations on the attribute (records times epochs) times its accuracy.
@@ -6,10 +6,10 @@ Accuracies of one client differ little between attributes, so the weights are, u
 histogram of its records (``AttributeCounts``).
 
 A client clusters the vectors of its users, and those of its items, and sends the centres in their
-place. The centre of a cluster of one is that member's vector (``Drafts``). A row of hidden sums
-with one organisation behind it is its own, word for word (``LoneRows``).
+place. The centre of a cluster of one is that member's vector (``Drafts``). A row of a hidden sum to
+which only one organisation contributed is that organisation's row, word for word (``LoneRows``).
 
-There is no counterpart of ``split.dense_layer``: a client's change of its attribute vectors is a
+``split.dense_layer`` does not have a counterpart: a client's change of its attribute vectors is a
 sum over all of its users, none of whose vectors is the same for all examples, and no bias goes with
 it.
 """
@@ -30,7 +30,8 @@ from secure_fedrec.uploads import SetBlock
 from secure_fedrec.wire import Step, View
 
 ATTRIBUTES = "attributes"
-"""Secret: a client's records per attribute, and the attributes of which it has records."""
+"""Names of two secrets: a client's records per attribute, and the attributes of which it has
+records."""
 
 
 class AttributeCounts(OneRound, SuiteAttack):
@@ -89,21 +90,21 @@ class AttributeCounts(OneRound, SuiteAttack):
 
 _USERS = "user-drafts"
 MEMBERS: Final = {_USERS: "user_embeddings", "item-drafts": "item_representations"}
-"""Private table of the members behind each bag."""
+"""For each bag, the private table of its members."""
 
 
 class Drafts(OneRound, SuiteAttack):
-    """Takes every draft for a member's vector, and its sender for the member's client.
+    """Assumes that every draft is a member's vector and that its sender is the member's client.
 
     Game: Given the drafts of one round, tell vectors of single members, and which client holds a
         member.
     Adversary: Honest-but-curious server.
     Needs: Payload of the bags of one round; the sender of each message, to place members.
-    Statistic: Every draft, as it stands: the centre of a cluster of one is that member's vector. A
-        member belongs to the client that sent the draft closest to its vector.
+    Statistic: Every draft, unchanged: the centre of a cluster of one member is that member's
+        vector. A member belongs to the client that sent the draft closest to its vector.
     Reference: HPFL (Wu et al. 2021), section 4.2, whose argument is that drafts are centres.
-    Limits: The place of a member is an upper bound: it takes the member's vector to look it up.
-        Attributes are told for a disclosed vector only.
+    Limits: Which client holds a member is an upper bound, since the member's vector is needed to
+        look it up. Attributes are told for a disclosed vector only.
     """
 
     name = "drafts"
@@ -145,7 +146,7 @@ def _claim(view: View, round_: int, bag: str) -> DraftClaim:
 
 
 class LoneRows(SuiteAttack):
-    """Reads the rows of a sum that one organisation alone sent.
+    """Reads the rows of a sum to which only one organisation contributed.
 
     Game: Given sums and counts per attribute of items, tell rows that organisations sent.
     Adversary: Honest-but-curious server.
@@ -162,7 +163,7 @@ class LoneRows(SuiteAttack):
     control = Control(measure="lone_clients", on="lone organisations", breaks="lone rows")
 
     def claim(self, view: View) -> Claims:
-        """Claim them, of all recorded rounds."""
+        """Claim such rows of all recorded rounds."""
         require_seen(view, {Step.AGGREGATE: "aggregate"})
         known = Knowledge.of(view)
         need(known.hidden, "uploads can be read: nothing is hidden in a sum")

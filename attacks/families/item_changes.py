@@ -1,8 +1,9 @@
 """Changes of an item table per client: lengths, direction and side of its rows.
 
 A recommender that scores items by a vector of the client, p = sigmoid(w . V_i), moves row i by
-(y - p) w: all rows along w, rated items one way and sampled ones the other. Whatever the model, the
-rows of one client share a main direction, and more of them are sampled than rated.
+(y - p) w: all rows along w, rated items in one direction and sampled ones in the opposite
+direction. Whatever the model, the rows of one client share a main direction, and more of them are
+sampled than rated.
 """
 
 from typing import NamedTuple
@@ -21,13 +22,14 @@ SCORE_TABLE = "own_parameters"
 """Private table whose rows begin with the true score vectors."""
 
 _ALIKE = 1e-4
-"""Relative to a row's length: a row whose deviation from the decay is smaller moved only by it."""
+"""A row whose deviation from the decay, relative to its length, is smaller moved only by the
+decay."""
 
 _DEVIATIONS = 5.0
-"""Where no row is exactly zero, a touched one stands out by this many deviations of the median."""
+"""If no row is exactly zero, a row counts as touched from this many deviations above the median."""
 
 _FEWEST = 16
-"""Number of rows that move alike in a decay; fewer may be alike by chance."""
+"""Fewest rows with the same relative change that count as a decay; fewer may be equal by chance."""
 
 
 class ItemChanges(NamedTuple):
@@ -39,7 +41,7 @@ class ItemChanges(NamedTuple):
         sizes: float64[B, m], lengths of the changes, without a decay of all rows.
         signed: float64[B, m], their projections on the client's main direction, which is turned so
             that fewer of them are positive.
-        main: float64[B, d], that direction.
+        main: float64[B, d], the main directions.
         visible: bool[B, m], rows that were sent; all of a client whose upload cannot be read, of
             which the others are 0.
         plain: bool[B], clients whose upload can be read.
@@ -151,20 +153,20 @@ def without_decay(changes: FloatArray, table: FloatArray) -> FloatArray:
 
 
 class ScoreVectors(OneRound, SuiteAttack):
-    """Reads a client's score vector off the direction in which rows of the item table move.
+    """Reads a client's score vector from the direction in which rows of the item table move.
 
     Game: Given one upload of a client that scores items by a private vector, tell the direction of
         that vector.
     Adversary: Honest-but-curious server.
     Needs: Payload of the uploads of one round; rows that are changes by training on rated items and
         on two or more sampled negatives for each, all along one vector of the client.
-    Statistic: Main direction of the rows of one upload, beside what a decay of the whole table
-        moves; turned so that fewer of the rows that examples moved go along it, for negatives
-        outnumber positives.
+    Statistic: Main direction of the rows of one upload, without the part due to a decay of the
+        whole table; its sign is chosen so that fewer of the rows that examples moved point along
+        it, since negatives outnumber positives.
     Reference: Gradients of a matrix factorization are multiples of the user vector (Chai et al.
         2021), applied to PFedRec's score functions and FedRAP's.
-    Limits: Tells no length. A vector that moves within the round is read as it was on the way.
-        Clients that all start alike are not named before the second round.
+    Limits: Tells no length. If the vector changes within the round, an intermediate value is read.
+        If all clients start with equal vectors, they are not named before the second round.
     """
 
     name = "score-vector"

@@ -23,19 +23,19 @@ from secure_fedrec.uploads import RowBlock
 from secure_fedrec.wire import Step, View
 
 _AT_ONCE = 2**16
-"""Rows of which the integers are held at once."""
+"""Number of rows whose integers are held in memory at once."""
 
 
 class CollusionLinkage(SuiteAttack):
     """Joins the denoisers' anonymous messages to the server's identified uploads.
 
     Game: Given the uploads under names and the denoisers' anonymous messages of one round, name the
-        sender of each message; what is left of its upload is its rated set.
+        sender of each message; the rest of its upload is its rated set.
     Adversary: Honest-but-curious server colluding with denoisers.
     Needs: Uploads and noise messages of the same round, item numbers at least.
     Statistic: By value: the rows of the message occur, item for item and bit for bit, in one
-        upload. By set: the message's items are contained in one upload. By set and size: and the
-        upload is larger by the factor 1 + 1 / rho.
+        upload. By set: the message's items are contained in one upload. By set and size: in
+        addition, the upload is larger by the factor 1 + 1 / rho.
     Reference: FedRec++ (Liang, Pan and Ming 2021), section Privacy Analysis, whose argument is that
         the channel is anonymous.
     Limits: By value fails if rows are re-randomised between the two channels; by set fails if
@@ -95,7 +95,7 @@ def _claims(
 
 
 def _fits_by_value(sent: RowBlock, heard: RowBlock, codec: FixedPoint) -> Fits:
-    """Uploads in which every row of a message occurs, bit for bit."""
+    """Uploads that contain every row of a message, bit for bit."""
     marks = [fingerprints(words_of(each), codec) ^ item_mark(each.rows) for each in (sent, heard)]
     distinct, kinds = np.unique(np.concatenate(marks), return_inverse=True)
     both = np.split(kinds.astype(np.int32), [len(sent.rows)])
@@ -137,24 +137,24 @@ _FLOAT_ERROR, _TINY = 1e-14, 1e-300
 
 
 class VirtualRowVectors(SuiteAttack):
-    """Solves the virtual rows of one message for the vector that they lie along.
+    """Computes the vector along which the virtual rows of one message lie.
 
     Game: Given the virtual rows of a client, without its name, tell its private vector.
     Adversary: Honest-but-curious denoisers, one or several.
     Needs: Payloads of noise messages and of the public table before the round, in a matrix
         factorization without noise; one virtual row of a client.
-    Statistic: Less the pull of the regularization, all rows of a message lie along the vector U,
-        by the form that the protocol gives every row that a client sends. So the longest is its
-        direction, certain without further rows where rounding cannot turn it and no other row of
-        the message lies beside it. Where all virtual ratings are the client's mean r, the row of V
-        is (r - U.V) U: the line through these numbers over V has the slope -|U|^2, and r gives the
-        side where the scale leaves one. Such a vector is certain if its rows lie closer by 20 bits
-        than others would.
+    Statistic: Without the regularization term, all rows of a message are multiples of the vector U,
+        since the protocol gives all rows of a client this form. So the longest row has its
+        direction, which is certain without further rows if rounding cannot change it and no other
+        row of the message deviates from it. Where all virtual ratings are the client's mean r, the
+        row of V is (r - U.V) U: the line through these numbers over V has the slope -|U|^2, and r
+        gives the sign if only one fits the scale. Such a vector is certain if its rows fit by 20
+        bits better than chance would.
     Reference: Gradients of a matrix factorization are multiples of the user vector (Chai et al.
         2021), applied to the rows that denoisers of FedRec++ collect.
     Limits: Does not name the sender of an anonymous message. With biases, or where virtual ratings
-        are predicted or drawn, only the direction of the vector is told, up to its side; with one
-        value a vector does not have a direction.
+        are predicted or drawn, only the direction of the vector is found, up to its sign; a vector
+        of one value does not have a direction.
     """
 
     name = "virtual-row-vectors"
@@ -177,7 +177,7 @@ class VirtualRowVectors(SuiteAttack):
 
 
 def _vectors(view: View, round_: int, needed: float) -> tuple[Disclosures, ...]:
-    """Vectors that the messages of a round prove, by what remains unknown of them."""
+    """Vectors that the messages of a round prove, grouped by what remains unknown of them."""
     messages, block = rows_of(view.messages(Step.NOISE, round_, payload=True))
     algorithm, public = view.public["algorithm"], view.table(round_)[block.rows]
     levels = np.asarray([] if algorithm.get("biases") else view.public["rating_levels"])
@@ -217,12 +217,12 @@ def vector_along(
     Args:
         rows: float64[N, d], each value off by half a unit at most.
         public: float64[N, d], V.
-        width: values of the vector that count, the first ones.
-        levels: the rating scale, which r lies within; of none, directions alone are told.
+        width: number of leading values that belong to the vector.
+        levels: the rating scale, which r lies within; without levels, only directions are found.
         unit: unit of the ring.
         needed: bits that the fit has to hold.
-        formed: whether the rows are known to be of that form, so that the longest alone tells the
-            direction, which the others have to share.
+        formed: whether the rows are known to have that form, so that the longest row alone gives
+            the direction, with which the others must agree.
 
     Returns:
         float64[width]; None if nothing is certain.

@@ -1,13 +1,14 @@
-"""Rated items from the rows of hidden sums that moved: group tests with changing cohorts.
+"""Finds rated items from the rows of hidden sums that moved: group tests with changing cohorts.
 
 If a row did not move in a round, no client that took part has rated the item. If all clients but
 one are cleared in this way, that one moved the row. Sums hide which client moved a row, but not
 that no client did.
 
-Of a network with one hidden layer, a row that one example moved tells its side as well (``sides``).
-The gradient at an item's vector is (p - y) H' (a * w): H reads the vector into the hidden units, w
-reads the units, and a says which of these are on. So the vector moves along one of as many lines as
-there are sets of units, up for a rated item and down for a sampled one.
+In a network with one hidden layer, a row that one example moved also tells whether the item was
+rated or sampled (``sides``). The gradient at an item's vector is (p - y) H' (a * w): H maps the
+vector to the hidden units, w maps the units to the score, and a marks the active units. So each set
+of active units gives one line along which the vector moves, up for a rated item and down for a
+sampled one.
 """
 
 from dataclasses import replace
@@ -30,7 +31,7 @@ from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
 from secure_fedrec.wire import Step, View
 
 _CERTAIN, _NONE = 1e6, 2.0**-1000
-"""Bits that count as a proof, and odds of events that are neglected."""
+"""Bits of evidence that count as a proof, and log-odds of events that are neglected."""
 
 
 class MovedRows(SuiteAttack):
@@ -41,19 +42,19 @@ class MovedRows(SuiteAttack):
     Adversary: Honest-but-curious server, or clients that tap the network and so know the cohorts.
     Needs: Payloads of sums or public tables, without noise or virtual rows; clients that report
         all of their rated items, and do not all take part in every round.
-    Statistic: A row that did not move clears the round's cohort. The others are ranked by the mean,
-        over the client's rounds, of one over the clients that are left. A row that moved where one
-        is left is of that client: for certain where clients send rows of rated items alone, or
-        where sampled negatives, as frequent as rows that moved, would do so in all of these rounds
-        with odds of 2^-20 over all pairs. Of a network with one hidden layer, where the row moved
-        along a line of the units, and to the side of rated items alone.
+    Statistic: A row that did not move clears the round's cohort. The other items are ranked by the
+        mean, over the client's rounds, of one over the number of clients not cleared. If one client
+        is left, a row that moved is that client's: this is certain if clients send rows of rated
+        items only, or if sampled negatives, as frequent as rows that moved, would do so in all of
+        these rounds with a probability below 2^-20 over all pairs. In a network with one hidden
+        layer it is certain if the row moved along a line of the units, to the side of rated items.
     Reference: Group testing, Dorfman 1943; sums of whole tables do not hide rows that no client
         moved.
-    Limits: Silent where every row moves in every round. A decay of the whole table is taken off,
-        which no regulariser of another form is. An example may leave its row where it is, as where
-        all units are off: where no counts tell which rows were sent, nothing is certain beside a
-        network, and nothing in one where a row moved that none of the remaining clients can have
-        moved.
+    Limits: Does not apply if every row moves in every round. A decay of the whole table is
+        subtracted; other regularisers are not. An example may leave its row unchanged, for example
+        if all units are inactive: without counts of the rows sent, nothing is certain for models
+        that are not such a network, nor in a network if a row moved that none of the remaining
+        clients can have moved.
     """
 
     name = "moved-rows"
@@ -110,7 +111,7 @@ class MovedRows(SuiteAttack):
 
 
 class _Tests:
-    """The tests that rounds give.
+    """The group tests of all rounds.
 
     Args:
         present: bool[T, B], which clients took part in which round.
@@ -131,7 +132,7 @@ class _Tests:
         self.alone = self.left & (self._own.T @ self.one_left.astype(np.float32) > 0)
 
     def bits(self, odds: FloatArray, *, counted: bool = True) -> FloatArray:
-        """Bits that the rounds hold in which the pair alone is left: float64[B, m].
+        """Evidence, in bits, from rounds in which only this pair is left: float64[B, m].
 
         If no counts tell which rows were sent, only rounds with a single other client are used.
         """
@@ -141,9 +142,9 @@ class _Tests:
 
 
 def _rated(view: View, rounds: tuple[int, ...], found: list["_Round"], tests: _Tests) -> BoolArray:
-    """Pairs whose examples, where known, only moved the row to the rated side: bool[B, m].
+    """Pairs whose examples, as far as known, moved the row to the rated side only: bool[B, m].
 
-    With no sampled items, of which all are rated, any line that one example explains will do.
+    If no items are sampled, all items are rated, and any line that one example explains counts.
     """
     up, down = (np.zeros(tests.left.shape, dtype=bool) for _ in range(2))
     sampled, needed = int(view.public["negatives"]) > 0, SURE_BITS + np.log2(len(rounds))
@@ -165,7 +166,7 @@ class _Round(NamedTuple):
 
     Attributes:
         moved: bool[m], which items' rows moved.
-        counted: whether counts say so, of whatever change.
+        counted: whether counts say so, independent of the changes.
         examples: float64[m, d], the change that the examples of an item made, where it is known
             that nothing else does.
     """
@@ -197,7 +198,7 @@ class _Round(NamedTuple):
 
 
 class _Table(NamedTuple):
-    """Rows that are items, or the one table of named parameters that has them as its rows.
+    """Rows that are items, or the one named parameter whose rows are items.
 
     Attributes:
         seen: the adversary's view, restricted to that block.
@@ -209,7 +210,7 @@ class _Table(NamedTuple):
 
     @classmethod
     def of(cls, view: View) -> "_Table":
-        """Needs one of both."""
+        """Requires one of the two."""
         items = item_view(view) if Knowledge.of(view).item_rows else None
         if items is not None:
             return cls(items, None)
@@ -219,14 +220,14 @@ class _Table(NamedTuple):
 
 
 _LAYERS, _MOST_UNITS = 2, 20
-"""Limits on dense layers, and on the first layer's units whose sets are tried."""
+"""Most dense layers, and most units of the first layer whose sets are tried."""
 
 _NEAR = 1e-3
 """Sine of the angle between a change and its line, at most."""
 
 
 def sides(view: View, round_: int, changes: FloatArray, needed: float) -> IntArray | None:
-    """1 where a change can only be of a rated item, -1 of a sampled one, 0 where it is not known.
+    """1 if a change can only be that of a rated item, -1 if that of a sampled one, 0 if unknown.
 
     None if the network has more layers or units than the search tries.
 

@@ -18,7 +18,7 @@ _USERS: Secrets = {"members.users": lambda planted: planted["users"]}
 
 
 class ItemSales(OneRound, SuiteAttack):
-    """Fits a probe from a partner's item vectors to sales, and reads it out on the other items.
+    """Fits a probe from a partner's item vectors to sales, and applies it to the other items.
 
     Game: Given an organisation's item vectors of one round, tell how often its users chose each of
         the items that the adversary does not sell.
@@ -29,8 +29,9 @@ class ItemSales(OneRound, SuiteAttack):
         that both have and on how long they are; the latest recorded round tells most.
     Reference: Popularity is what item embeddings learn first; probes of representations (Alain and
         Bengio 2017).
-    Limits: Sales on both sides have to be alike. Of items that both sell the own sales tell most of
-        it. Vectors cut to length 1 have lost a part; of a sum each of the others is told alike.
+    Limits: Assumes that sales of both organisations are similar. For items that both sell, the
+        adversary's own sales already tell most. Vectors normalised to length 1 tell less; from a
+        sum, the same is claimed about each of the other organisations.
     """
 
     name = "item-sales"
@@ -48,7 +49,7 @@ class ItemSales(OneRound, SuiteAttack):
 
 
 class PartnerMembers(OneRound, SuiteAttack):
-    """Asks of a person's record whether a partner's item vectors were trained on it.
+    """Tests whether a partner's item vectors were trained on a person's record.
 
     Game: Given an organisation's item vectors of one round and what some persons chose, tell its
         users from the others.
@@ -59,9 +60,10 @@ class PartnerMembers(OneRound, SuiteAttack):
         explains; the latest recorded round tells most.
     Reference: Membership inference by how well a model explains a record (Shokri et al. 2017), on
         representations in place of predictions.
-    Limits: Many users on few dimensions leave little of each. Users of other organisations stand
-        for strangers; if their tastes differ, the attack measures that difference too.
-        A shadow model of one's own, which is not trained here, may tell more.
+    Limits: With many users and few dimensions, each leaves little trace. Users of other
+        organisations stand for strangers; if their tastes differ, the attack measures that
+        difference too.
+        A shadow model, which is not trained here, may find more.
     """
 
     name = "partner-members"
@@ -85,7 +87,7 @@ def _seen(view: View) -> tuple[int, IntArray, tuple[IntArray, ...], tuple[FloatA
 
 
 def _given(view: View) -> tuple[int, _Vectors] | None:
-    """Vectors that organisations gave each other; of several receivers, the one with most."""
+    """Vectors that organisations gave each other, as the corrupted receiver with most has them."""
     if not view.sees(Step.PEER) or not view.payload_rounds(Step.PEER):
         return None
     round_ = view.payload_rounds(Step.PEER)[0]
@@ -93,7 +95,7 @@ def _given(view: View) -> tuple[int, _Vectors] | None:
 
 
 def _decoded(view: View, messages: Messages) -> _Vectors:
-    """Decoded vectors by sender; of several messages, the one with most."""
+    """Decoded vectors by sender; of several messages, those of the longest."""
     vectors: _Vectors = {}
     _, block = rows_of(messages)
     for sender, rows in zip(messages.senders.ids.tolist(), block.split(), strict=True):
@@ -114,7 +116,7 @@ def _summed(view: View) -> tuple[int, _Vectors] | None:
 
 
 def _rest_of_sum(items: View) -> tuple[int, _Vectors] | None:
-    """The sum of a round less the own part of it, taken for the vectors of each of the others."""
+    """A round's sum minus the own part, used as the vectors of each other organisation."""
     own = items.own
     rounds = items.payload_rounds(Step.MODEL) if items.sees(Step.MODEL) else ()
     if own is None or len(own.clients) != 1 or not rounds:

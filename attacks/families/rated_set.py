@@ -33,9 +33,9 @@ class Direct(SuiteAttack):
     Adversary: Honest-but-curious server.
     Needs: Item numbers of the uploads of one round.
     Statistic: 1 for items in the upload, 0 for the rest of the catalogue.
-    Reference: The touched-row read; the plain systems FedRec (Lin et al. 2020) starts from.
-    Limits: Alone it cannot tell virtual from real items inside the upload; popularity can, where
-        virtual items are drawn otherwise (see precision_gain).
+    Reference: Reading touched rows; the plain systems from which FedRec (Lin et al. 2020) starts.
+    Limits: Alone it cannot tell virtual from real items inside the upload; popularity can, if
+        virtual items are drawn from another distribution (see precision_gain).
     """
 
     name = "direct"
@@ -77,8 +77,8 @@ class Intersection(SuiteAttack):
         real.
     Reference: Intersection (statistical disclosure) attacks on mixes, applied to FedRec's sampled
         items and to training negatives of PFedRec and its like.
-    Limits: Sticky virtual items repeat as well and defeat it; a client that uploads the whole
-        catalogue every round is safe from it.
+    Limits: Sticky virtual items repeat as well, so the attack fails; it also fails on a client that
+        uploads the whole catalogue every round.
     """
 
     name = "intersection"
@@ -115,7 +115,7 @@ def count_touches(
     """Per client and item, the number of uploads that contain the item.
 
     Returns:
-        (clients int64[B], counts of the pairs that occur, the same after so many rounds).
+        (clients int64[B], counts of the pairs that occur, the same counts after fewer rounds).
     """
     n_items, n_clients = int(view.public["n_items"]), int(view.public["n_clients"])
     seen = np.zeros(n_clients, dtype=bool)
@@ -149,8 +149,8 @@ class NeverTouched(SuiteAttack):
         left out of the pool of training negatives, they are among the former in every round.
     Reference: Samplers of public codes of federated recommenders (PFedRec, GPFedRec, FedRAP), whose
         pools leave out validation and test items.
-    Limits: Silent where negatives are drawn from everything that is not trained on, or once for
-        all rounds; a client that uploads the whole table hides which rows it touched.
+    Limits: Does not apply if negatives are drawn from everything that is not trained on, or once
+        for all rounds; a client that uploads the whole table hides which rows it touched.
     """
 
     name = "never-touched"

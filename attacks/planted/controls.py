@@ -1,11 +1,11 @@
-"""Positive controls: every attack must reach its known level on a federation built to leak.
+"""Positive controls: every attack must reach a known level on a federation built to leak.
 
-An attack that silently broke looks like privacy. So each audit also runs the suite on small planted
-federations, and a control that misses its floor makes the audit inconclusive. Attacks on ratings
-run on FedRec++ with many denoisers (``subset-regression`` on one with sticky virtual items, which
-defeat every attack on item numbers) or, where they read hidden sums, under masks; attacks on split
-and on hierarchical personalization, and on what is never touched or given to partners, run on
-federations whose algorithms are written for the purpose.
+An attack that is broken finds nothing, which looks like privacy. So each audit also runs the suite
+on small planted federations, and a control that misses its floor makes the audit inconclusive.
+Attacks on ratings run on FedRec++ with many denoisers (``subset-regression`` on one with sticky
+virtual items, which defeat every attack on item numbers) or, where they read hidden sums, under
+masks; attacks on split and on hierarchical personalization, and on what is never touched or given
+to partners, run on federations whose algorithms are written for the purpose.
 """
 
 from collections.abc import Callable, Mapping

@@ -3,7 +3,8 @@
 Organisations have records that each speak of one attribute, and members with vectors. In a round an
 organisation moves all vectors a little, gives out the means of some groups of members, and sends a
 vector per attribute, weighted by records times an accuracy. Layouts are those of
-``secure_fedrec.algorithms.hpfl.system``; groups are fixed, so it is known who stands alone in one.
+``secure_fedrec.algorithms.hpfl.system``; groups are fixed, so it is known which members are alone
+in a group.
 """
 
 from collections.abc import Mapping
@@ -142,7 +143,8 @@ def plant_organisations(
         layers: settings by layer name, over the rows; without layers rows are in clear.
         bag_layers: settings by layer name, over the bags.
         attributes: number of attributes of records.
-        evenness: of one organisation's records over them: the less, the fewer it has records of.
+        evenness: how evenly an organisation's records spread over the attributes; lower values
+            concentrate them on fewer.
         seed: seed of data and training.
     """
     rng = np.random.default_rng(seed)

@@ -1,8 +1,9 @@
 """A planted federation of two organisations that give each other vectors of all their items.
 
-An organisation's vector of an item points one way, by as much as the item sells there, plus noise.
-Nothing is learnt and nothing is summed; both sell some of the items, and what sells at one sells at
-the other. Or the vector of an item is the sum of those who chose it, and both sell all of them.
+An organisation's vector of an item is a common direction times how much the item sells there, plus
+noise. Nothing is trained or summed; both sell some of the items, and items sell about equally well
+at both. In a variant, the vector of an item is the sum of the vectors of its users, and both sell
+all items.
 """
 
 from dataclasses import asdict, dataclass
@@ -78,7 +79,7 @@ def plant_partners(*, told: bool = True, seed: int = 20230617) -> tuple[Recorded
     """Run and record it.
 
     Args:
-        told: whether vectors follow sales; else they are noise.
+        told: whether vectors follow sales; otherwise they are noise.
         seed: seed of sales, items and noise.
     """
     rng = np.random.default_rng(seed)
@@ -102,7 +103,7 @@ def plant_partner_users(
     """Run and record it with vectors that are made of those of users.
 
     Args:
-        told: whether they are; else they are noise.
+        told: whether they are; otherwise they are noise.
         seed: seed of users, choices and noise.
     """
     rng = np.random.default_rng(seed)

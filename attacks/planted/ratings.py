@@ -1,6 +1,6 @@
 """Planted federations on ratings: FedRec++ with denoisers, where every attack on it applies; masks.
 
-Of the masks, some clients leave theirs away (``plant_careless``).
+In one federation some clients omit their masks (``plant_careless``).
 """
 
 import tomllib
@@ -98,7 +98,7 @@ def hidden_but(transcript: Transcript, clear: frozenset[int], *, seed: int = 0) 
 def _hidden(
     sent: Columns, clear: frozenset[int], codec: FixedPoint, n_rows: int, rng: np.random.Generator
 ) -> Columns:
-    """Uploads in the layout of hidden ones: words of some clients, and of the others noise."""
+    """Uploads in the layout of hidden ones: true words of some clients, noise for the others."""
     size = len(sent["senders"])
     dense: Columns = {
         **{name: sent[name] for name in ("senders", "receivers", "sizes")},

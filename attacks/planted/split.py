@@ -1,4 +1,4 @@
-"""A planted federation for attacks on split personalization, small enough to need no torch.
+"""A planted federation for attacks on split personalization, small enough to work without torch.
 
 A client has examples (item, class). Its private vector u and the item's vector e go through a dense
 layer with ReLU to a score per class:

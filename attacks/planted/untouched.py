@@ -1,9 +1,9 @@
-"""A planted federation whose clients train on sampled negatives, and leak by the items left out.
+"""A planted federation whose clients train on sampled negatives and leak held-out items.
 
-A client sends a row for every positive and for every negative of the round: a private vector, and
-that vector turned round, each times a number of its own. Nothing is learnt. Data, split and draws
-are those of an evaluation by ranking, so under the clean protocol what is never touched tells
-nothing.
+A client sends a row for every positive and for every negative of the round: the private vector for
+positives and its negative for negatives, each times a different factor. Nothing is learnt. Data,
+split and draws are those of an evaluation by ranking, so under the clean protocol what is never
+touched tells nothing.
 """
 
 from dataclasses import asdict, dataclass

@@ -1,9 +1,9 @@
-"""Two worlds, a coin, a coalition: a stack's claim played as a game by the generic adversary.
+"""Tests a stack's claim as a game: a coalition has to tell which of two worlds was run.
 
 The planted algorithm sends a client's ratings as they are, a row per rated item or all of them as
-one vector for a bag, and its next public table is their sum; what an algorithm might blur is not
-blurred. A trial draws two worlds that differ in what is said to be hidden, runs one of them, and
-asks the coalition which. Where a claim holds it is right every other time.
+one vector for a bag, and its next public table is their sum; nothing is blurred by the algorithm. A
+trial draws two worlds that differ in what is claimed to be hidden, runs one of them, and asks the
+coalition which it was. If the claim holds, the coalition is right half of the time.
 """
 
 from collections.abc import Callable, Mapping
@@ -50,7 +50,7 @@ class Outcome(NamedTuple):
     trials: int
 
     def beats(self, odds: float = 0.5) -> bool:
-        """Whether it was right more often than by such odds, but for luck of one in a million."""
+        """Whether it was right more often than with these odds, with error probability 10^-6."""
         from scipy.stats import binomtest  # noqa: PLC0415 - a second, which games alone wait for
 
         return float(binomtest(self.wins, self.trials, odds, alternative="greater").pvalue) < _ODDS

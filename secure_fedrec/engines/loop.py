@@ -223,7 +223,7 @@ class Protection:
         )
         if found.missing:
             why = "; ".join(f"client {client}: {each}" for client, each in found.missing.items())
-            log.warning("round %d lacks clients %s", found.round, why)
+            log.warning("round %d is without %s", found.round, why)
         return found
 
     def _invited(self, named: set[int]) -> IntArray:

@@ -244,7 +244,7 @@ def test_what_ratings_are_is_not_decided_for_anybody(
         ("1,5,3,4,4,1,1,2\n2,5,3,4,4,1,1,2\n", "Write a row per rating"),
         (
             "who,what,how,when\na,b,3,9\n",
-            "--set data.user=NAME --set data.item=NAME, and data.rating and data.time likewise",
+            "--set data.user=NAME --set data.item=NAME, and likewise data.rating and data.time",
         ),
     ],
 )

@@ -112,8 +112,8 @@ def test_client_without_any_record_is_named() -> None:
     ("changes", "message"),
     [
         ({"attributes": np.array([[1, 0], [0, 0], [0, 1], [1, 1]], bool)}, "item 1 has no attr"),
-        ({"scores": np.array([3.0, 2.5, 1.0, 2.0, 1.0, 3.0])}, "train: score 2.5 is none of"),
-        ({"scores": np.array([3.0, np.nan, 1.0, 2.0, 1.0, 3.0])}, "score nan is none of"),
+        ({"scores": np.array([3.0, 2.5, 1.0, 2.0, 1.0, 3.0])}, "train: score 2.5 is not one of"),
+        ({"scores": np.array([3.0, np.nan, 1.0, 2.0, 1.0, 3.0])}, "score nan is not one of"),
         ({"items": np.array([3, 3, 3, 3, 2, 1])}, "user 5 has two records of item 3"),
         ({"levels": np.array([1.0])}, "needs at least two levels"),
         ({"names": ["north", "north"]}, "a name of its own"),

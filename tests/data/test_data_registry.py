@@ -125,7 +125,7 @@ def test_synthetic_settings_belong_to_the_synthetic_set(ml_100k: Path) -> None:
 def test_info_is_checked() -> None:
     with pytest.raises(ConfigError, match="https"):
         replace(DATASETS["ml-1m"], origin="http://example.org/ml-1m.zip")
-    with pytest.raises(ConfigError, match="belong together"):
+    with pytest.raises(ConfigError, match="must be given together"):
         replace(DATASETS["ml-1m"], marker=None)
 
 

@@ -126,7 +126,7 @@ def test_a_state_of_another_round_is_refused(tmp_path: Path) -> None:
     ran.coordinator._held, ran.coordinator.public = held[1], replace(public[1], round=4)
     refused_by(ran, "the table differs from its digest")
     ran.coordinator.public = replace(public[1], round=2**32 - 2)
-    refused_by(ran, "there is no round 4294967295: rounds are 1 to 6")
+    refused_by(ran, "round 4294967295 does not exist: rounds are 1 to 6")
     ran.coordinator._held, ran.coordinator.public = held[0], public[1]
     refused_by(ran, "round 3: the table differs from its digest")
     ran.coordinator._held = held[1][:32] + held[0][32:]

@@ -1,1 +1,1 @@
-"""Attacks on sums of co-occurrences: rows of readable uploads, persons in sums, what sums tell."""
+"""Attacks on uploads and sums of co-occurrences: rows, persons, membership, next choices."""

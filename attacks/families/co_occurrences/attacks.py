@@ -25,14 +25,14 @@ class CoOccurrenceRows(SuiteAttack):
     """Reads a client's items off its upload.
 
     Game: Given a client's x x^T, or its product with public signs, tell the items of its row x.
-    Adversary: Honest-but-curious server, or a coalition that is left with one client's part of a
-        sum.
+    Adversary: Honest-but-curious server, or a coalition that knows all of a sum but one client's
+        part.
     Needs: Payload of an upload that can be read.
-    Statistic: The diagonal of x x^T is x; of a sketch, rows that are not 0 are of its items. Both
-        are certain without noise.
-    Reference: Steck 2019, of whose Gram matrix x x^T is one user's part.
-    Limits: Of a sketch of few columns a row of the client's own may be 0 by chance. An upload after
-        the first is of zeros and tells nothing.
+    Statistic: The diagonal of x x^T is x; rows of a sketch that are not 0 belong to its items. Both
+        are certain if there is no noise.
+    Reference: Steck 2019: x x^T is one user's part of the Gram matrix.
+    Limits: Of a sketch of few columns a row of the client's own may be 0 by chance. Later uploads
+        hold zeros and tell nothing.
     """
 
     name = "co-occurrence-rows"
@@ -74,18 +74,19 @@ class CoOccurrencePersons(SuiteAttack):
     Game: Given how many people have each pair of items, tell which items one person has.
     Adversary: Honest-but-curious server, or clients that are sent the sums or results of them.
     Needs: Payloads of exact sums of counts, or the public regression on them and its shrinkage.
-    Statistic: An item of one person has that person's row in the sums; less that person's pairs,
-        other items have one person left. Items of two are told apart where pairs say who has both.
-        Of all other persons, the items of one that two items single out. Every claim is a proof, of
-        somebody without a name; of the one who comes for the first time, of that client. From a
-        regression I - B is inverted, and scaled to whole numbers of people. Uploads of the
-        adversary's own clients are subtracted first.
+    Statistic: The row of an item that one person has is that person's row; once that person's pairs
+        are subtracted, other items may have one person left. Items that two persons have are
+        assigned to them where pairs say who has both. Of other persons, the items of one whom two
+        items single out. Every claim is proven, but about a person without a name, unless only one
+        client takes part for the first time. From a regression I - B is inverted, and scaled to
+        whole numbers of people. Uploads of the adversary's own clients are subtracted first.
     Reference: Singletons in published aggregates; Gram matrices of 0 and 1 rows, taken apart by
         differences.
     Limits: Who a person is has to be known from elsewhere; one rare item suffices. Items of three
-        or more people are solved by differences alone. A floor on published pairs hides those
-        below it, and not what larger sums prove of one person; it hides nothing from the server.
-        Sketches, scaled rows, noise, and weights that several sums would give are not taken apart.
+        or more people are solved by differences alone. A floor on published pairs hides pairs below
+        it, but not what larger sums prove about one person; it does not hide anything from the
+        server. Does not take apart sketches, scaled rows, sums with noise, or weights that several
+        sums would give.
     """
 
     name = "co-occurrence-persons"
@@ -129,12 +130,12 @@ class CoOccurrenceMembership(SuiteAttack):
     Adversary: Honest-but-curious server, or clients, who know the row from elsewhere.
     Needs: Payloads of sums that contain the whole row of every client, exact or with noise of
         stated size, or the public regression on exact ones.
-    Statistic: A pair of the row that no client has excludes the row. All others by how far the
-        row's pairs lie above what the leading eigenvectors of the sums explain, each over its
-        variance, noise with it.
+    Statistic: A pair of the row that no client has excludes the row. All other rows are scored by
+        how far their pairs lie above what the leading eigenvectors of the sums explain, each
+        divided by its variance, which includes noise.
     Reference: Homer et al. 2008, membership in published frequencies.
-    Limits: An adversary that knows all other rows learns more: from exact sums everything. The
-        whole row is known; of a part of it less is told.
+    Limits: An adversary that knows all other rows learns more, and everything from exact sums.
+        Assumes that the whole row is known; with a part of it the attack finds less.
     """
 
     name = "co-occurrence-membership"
@@ -166,8 +167,8 @@ class CoOccurrenceChoice(SuiteAttack):
         ones; the shrinkage.
     Statistic: The row times EASE's B, for items outside the row.
     Reference: Steck 2019, whose recommender it is.
-    Limits: It is the use of the model, of everybody's items, in the sums or not: what the client's
-        own part adds is the gain, and held-out items are not in the sums.
+    Limits: This is what the model is for, and it works for people who are not in the sums as well;
+        the gain is what the client's own part adds, and held-out items are not in the sums.
     """
 
     name = "co-occurrence-choice"

@@ -3,13 +3,16 @@
 The sums G of x x^T over people's rows x say how many people have each pair of items. Every step
 below holds for any people that have these sums.
 
-- An item of one person: its row of G is that person's. Less the person, G is that of all others,
-  where other items have one person left.
-- An item i of two: what two have with it, both have. Two items that one person has with it belong
-  to one person if no person has only one of these two, and to different persons if no person has
-  both. Where these rules connect all such items the two persons are told apart.
-- An item i whose people all have j but one: that one has whatever is more often with i than with j.
-- Items i and j of which one person has both: it has all that all people of i, or of j, have.
+- An item that one person has: its row of G is that person's row. Less the person, G is that of all
+  others, where other items have one person left.
+- An item i that two persons have: an item that two people have together with i belongs to both. Two
+  items that one person has with it belong to one person if no person has only one of these two, and
+  to different persons if no person has both. Where these rules connect all such items the two
+  persons are told apart.
+- An item i whose people all have j except one: that person has every item that occurs more often
+with i than with j.
+- Items i and j that exactly one person has together: that person has every item that all people of
+i, or all people of j, have.
 """
 
 from typing import NamedTuple
@@ -30,7 +33,7 @@ class Persons(NamedTuple):
         whole: items of each person whose whole row is known, one int64 array per person.
         parts: items of each person of whom only some are known.
         left: int64[m, m], the sums less the whole persons.
-        consistent: whether people can have the sums, as far as was seen.
+        consistent: whether some set of people can have the sums, as far as was checked.
     """
 
     whole: list[IntArray]
@@ -43,7 +46,8 @@ def persons_in(counts: IntArray, floor: int = 0) -> Persons:
     """All that is told.
 
     Args:
-        counts: int64[m, m], symmetric; 0 stands for any number below ``floor``, others are so many.
+        counts: int64[m, m], symmetric; 0 stands for any number below ``floor``; other values are
+            exact.
         floor: 0 or 1 where nothing is left out.
     """
     left, whole, parts = counts.copy(), list[IntArray](), list[IntArray]()
@@ -75,10 +79,9 @@ def persons_in(counts: IntArray, floor: int = 0) -> Persons:
 
 
 def _of_item(left: IntArray, item: int) -> tuple[list[IntArray] | None, bool]:
-    """Items of the one or two people of an item, and whether that is all they have.
+    """Items of the one or two people who have an item, and whether these are all of their items.
 
-    None where no set of persons can have such sums; nothing of an item that others have meanwhile
-    lost.
+    None if no set of persons can have such sums; nothing for an item that was subtracted meanwhile.
     """
     row, people = left[item], int(left[item, item])
     if people == 0:
@@ -127,7 +130,7 @@ def _sides(pairs: IntArray) -> tuple[IntArray, IntArray] | None:
 
 
 def _singled_out(left: IntArray, item: int, hidden: int) -> IntArray:
-    """Items of one person that an item and another single out, as many as can be told.
+    """Items of one person whom an item and another one single out, as many as can be found.
 
     Args:
         left: int64[m, m].

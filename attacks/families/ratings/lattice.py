@@ -1,7 +1,7 @@
 """Rating recovery from one upload: the rank-one lattice decode.
 
 A row is ``-e U + lambda V_i`` with e = r - U . V_i. The server knows V and lambda, so what is left
-after taking lambda V_i off has rank one, and its direction w is that of the private vector: U = s
+after subtracting lambda V_i has rank one, and its direction w is that of the private vector: U = s
 w. With a = row . w and b = V_i . w, the rating behind each row is
 
     r(s) = -a / s + s b
@@ -10,13 +10,13 @@ with one unknown scale s for the whole upload. True ratings lie on the public ra
 ones (a mean, a prediction) do not. Each guess "row n has rating v" gives a quadratic for s; the s
 that puts most rows on the scale wins.
 
-With biases every client adds a number of its own to all of its predictions: a row less
-lambda [V, b] is -e [U, a], and e = r - m - [U, a] . [V, b]. Beside the scale of the vector, the
-mean m is unknown. Differences of ratings know nothing of m, so the scale is fitted to those of a
-few rows with all others. The slope a stands in the last column and is near 1 (before the first
-round exactly 1), which leaves few scales to try. Then m is open only by a whole number of levels:
-the one that puts most rows on the scale is taken, of several the highest, because nearly every
-client gives the best rating once.
+With biases every client adds its own constant to all of its predictions: a row minus lambda [V, b]
+is -e [U, a], and e = r - m - [U, a] . [V, b]. So the mean m is unknown as well as the scale of the
+vector. Differences of ratings do not depend on m, so the scale is fitted to the differences between
+a few rows and all others. The slope a is in the last column and near 1 (exactly 1 before the first
+round), so few scales have to be tried. Then m is known up to a whole number of levels: the value
+that puts most rows on the scale is taken, and of several the highest, because nearly every client
+gives the best rating once.
 """
 
 from functools import partial
@@ -162,7 +162,7 @@ def _decode_upload(
 
 
 def _undecided(rows: FloatArray, levels: FloatArray) -> _Decoded:
-    """Rows that tell nothing: each far from the middle of the scale, which it is said to be."""
+    """Decoded ratings that carry no information: the middle of the scale, with a large distance."""
     middle = np.full(len(rows), levels[len(levels) // 2])
     far = np.full(len(rows), np.inf)
     return _Decoded(ratings=middle, distance=far, vector=np.zeros(rows.shape[1]))
@@ -173,7 +173,7 @@ def _is_noise(along: float, total: float, shape: tuple[int, ...]) -> bool:
 
     The largest singular value of noise squares to (1 + sqrt(d / N))^2 / d of the whole (Marchenko
     and Pastur 1967); a rank-one upload has nearly all of it there. Hidden uploads are noise, and
-    fitting a scale to each would take minutes to say nothing.
+    fitting a scale to each would take minutes without result.
     """
     size, width = shape
     return size >= 4 * width and along <= 1.2 * (1 + (width / size) ** 0.5) ** 2 / width * total

@@ -1,4 +1,4 @@
-"""Features of clients from which attributes such as gender or age may be told."""
+"""Features of clients from which attributes such as gender or age may be inferred."""
 
 import numpy as np
 
@@ -29,11 +29,11 @@ class AttributeInference(OneRound, SuiteAttack):
     Adversary: Honest-but-curious server that knows the attributes of some clients.
     Needs: Payload of the uploads of one round, of which touched-rows, signed-rows, dense-layer or
         score-vector reads anything.
-    Statistic: Ridge classifier, cross-validated over clients, on all that these claim of a client:
-        the length of the change of every row, the positive items, the private vector.
+    Statistic: Ridge classifier, cross-validated over clients, on what these attacks claim about a
+        client: the length of the change of every row, the positive items, the private vector.
     Reference: Attribute inference from recommenders' representations (Weinsberg et al. 2012).
-    Limits: A linear classifier: a stronger one can only learn more. The same classifier on the true
-        training data stands beside it as the ceiling.
+    Limits: The classifier is linear; a stronger one may learn more. The same classifier on the true
+        training data gives the ceiling.
     """
 
     name = "attribute-inference"

@@ -1,8 +1,8 @@
 """A private vector from the change of the first dense layer that reads it.
 
 A dense layer z = W x + b has dL/dW = sum_e g_e x_e' and dL/db = sum_e g_e, with g_e the gradient at
-its outputs and e the examples of the client. An input that is the same for all examples comes out
-of the sum: dW = db x'. A user's private vector is such an input, and what the user uploads are
+its outputs and e the examples of the client. An input that is the same for all examples can be
+factored out of the sum: dW = db x'. A user's private vector is such an input, and the user uploads
 changes in the direction of these gradients.
 """
 
@@ -34,8 +34,8 @@ class DenseLayerInputs(OneRound, SuiteAttack):
     Needs: Payload of the uploads of one round, and names and shapes of the federated parameters; a
         dense layer that reads the vector, of four units or more where its place is not known.
     Statistic: Change of the weights over change of the bias of the dense layer, by least squares
-        over its units. Where it is not known which inputs of which layer are private, those that
-        fit the form dW = db x' best.
+        over its units. If it is not known which inputs of which layer are private, those that best
+        fit the form dW = db x' are used.
     Reference: The exact inputs of a biased dense layer from its gradients (Geiping et al. 2020,
         prop. 3.1), applied to FURL's private parameters, FedNCF's user vectors and
         Fed3CR's personal prototypes.
@@ -121,7 +121,7 @@ def recover_inputs(weights: FloatArray, biases: FloatArray) -> tuple[FloatArray,
 
 
 def _read(uploads: FlatUploads, layer: DenseLayer, size: int, first: int | None) -> _Block:
-    """The private vector as a layer reads it: at a known place, or where inputs look most constant.
+    """The private vector as input of a layer: at a known place, or where inputs are most constant.
 
     Args:
         uploads: of a round.

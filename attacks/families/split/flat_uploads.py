@@ -115,7 +115,7 @@ _AT_ONCE = 1 << 19
 
 
 class FlatUploads(NamedTuple):
-    """The uploads of one round, as the adversary holds them: 0 where they cannot be read.
+    """The uploads of one round as seen by the adversary; those that cannot be read are 0.
 
     Attributes:
         round: which round.

@@ -3,10 +3,10 @@
 Under cross-entropy the bias of class k moves by the step size times sum over examples of
 [label is k] - p_k: up for the classes that the client has, down for all others.
 
-A trained model foresees much of a client's labels, p, and what it foresees leaves no trace in the
-gradient. But the server has the model as well: the change of the first dense layer gives away its
-inputs (``dense_layer``), the private ones among them, and from there the layers above can be run.
-What they expect is added back.
+A trained model predicts much of a client's labels by p, and the predicted part does not appear in
+the gradient. But the server has the model as well: the change of the first dense layer reveals its
+inputs (``dense_layer``), including the private ones, so that the later layers can be computed. The
+predicted part is then added back.
 """
 
 from collections.abc import Mapping
@@ -50,8 +50,8 @@ class OutputBias(OneRound, SuiteAttack):
         that the class occurs. Without the model: the change alone, and its sign.
     Reference: Label inference from the sign of last-layer gradients (Zhao et al. 2020, iDLG), with
         the inputs of a dense layer from its gradients (Geiping et al. 2020, prop. 3.1).
-    Limits: The length of a clipped step is known within bounds only. The dense layers are taken to
-        be joined by ReLU. Adaptive optimisers leave the change alone.
+    Limits: The length of a clipped step is known within bounds only. Assumes ReLU between the dense
+        layers. With adaptive optimisers, only the change itself is used.
     """
 
     name = "output-bias"

@@ -1,8 +1,8 @@
 """What a client's examples contain, from the rows of embedding tables that its upload changes.
 
 The gradient of a table of vectors is zero in every row that no example looks up. So one upload
-tells the rated items of a recommender, or the characters of all texts of a writer. Sampled
-negatives hide among the touched rows, but they pull the other way: the change of a row is
+tells the items that a client rated, or the characters of all texts of a writer. Sampled negatives
+hide among the touched rows, but they pull the other way: the change of a row is
 (y - p) times a direction that hardly depends on the item.
 """
 
@@ -24,12 +24,12 @@ class TouchedRows(OneRound, SuiteAttack):
     Adversary: Honest-but-curious server.
     Needs: Payload of the uploads of one round; rows that are changes of an item table, or names and
         shapes of the federated parameters and a federated embedding table.
-    Statistic: Length of the change of every row. Guessed outright: all that changed; where all did,
-        those five median absolute deviations above the median.
-    Reference: The touched-row read, on a dense upload.
-    Limits: Tells which, not how often, nor sampled negatives from positives. A regulariser or
-        optimiser that moves untouched rows leaves the ranking only, unless it is a decay, the same
-        for all rows of an item table that the adversary knows: that is taken off.
+    Statistic: Length of the change of every row. The guessed set is all rows that changed or, if
+        all did, those five median absolute deviations above the median.
+    Reference: Reading touched rows, on a dense upload.
+    Limits: Does not tell how often a row was used, nor sampled negatives from positives. If a
+        regulariser or optimiser moves untouched rows, only the ranking is left, unless it is a
+        decay common to all rows of a table that the adversary knows, which is subtracted.
     """
 
     name = "touched-rows"
@@ -66,7 +66,7 @@ class SignedRows(OneRound, SuiteAttack):
         the side with fewer items is that of the positives, as negatives outnumber them.
     Reference: Signs of item gradients in federated recommenders with sampled negatives.
     Limits: With at most one negative per positive the sides cannot be told apart. Once a model fits
-        its positives, a single round may point either way.
+        its positives, the direction in a single round may have either sign.
     """
 
     name = "signed-rows"

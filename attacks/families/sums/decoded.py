@@ -1,10 +1,11 @@
-"""Vectors and rows found behind the sums of a round, and when they count as certain.
+"""Vectors and rows that were decoded from the sums of a round, and when they count as certain.
 
-A fit alone is not certain. Every tolerance is a bound on what rounding explains, propagated to
-derived values, and a fit within it holds a number of bits (``Spread.bits``). It is certain if it
-holds 20 more than the search had to choose among: all false ones together are then expected less
-than 2^-20 times. Bits are counted in the spread of the clients' vectors around their mean, and
-member by member, since one may be right and the next a stranger's.
+A fit alone is not certain. Every tolerance is a bound on rounding errors, propagated to derived
+values; a fit within it is evidence of some number of bits (``Spread.bits``). It is certain if these
+exceed the bits of the number of candidates searched by 20: then fewer than 2^-20 false fits are
+expected in all. Bits are counted relative to the spread of the clients' vectors around their mean,
+and separately for each member of a group, since one may be right and the next belong to another
+client.
 """
 
 from collections.abc import Sequence
@@ -17,8 +18,7 @@ import numpy as np
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
 
 SURE_BITS = 20.0
-"""Bits beyond those of the search, so that all certain claims together are false with odds of
-2^-20.
+"""Bits beyond those of the search, so that the probability of any false certain claim is 2^-20.
 """
 
 BUDGET = 2.0**25
@@ -39,7 +39,7 @@ class Entry(NamedTuple):
         vector: float64[d].
         error: bound of its error, Euclidean.
         origin: places of rows that it was made to fit, which are not evidence for it.
-        mate: the pseudonym that shares them.
+        mate: the other pseudonym made to fit the same rows.
     """
 
     who: int
@@ -70,7 +70,7 @@ class Columns(NamedTuple):
 
 
 Interaction: TypeAlias = tuple[int, int]
-"""A pseudonym, and the place of a row that it helped to rate."""
+"""A pseudonym, and the place of a row whose item it rated."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -79,13 +79,13 @@ class Decoded:
 
     Args:
         entries: possible vectors by pseudonym.
-        directions: of a pseudonym without them, float64[d].
+        directions: float64[d] of each pseudonym without possible vectors.
         sure: pseudonyms that stand for one client for certain.
         solved: rows whose one remaining vector is certain as well.
         ties: rating of each interaction, NaN where several fit; and whether it is certain.
         explained: places of rows whose raters are all found.
         most: raters of the largest sum that was explained for certain.
-        tried: candidates that were chosen among.
+        tried: number of candidates.
         budget, spent: sums that may be formed or looked up, and those that were.
         beyond: rows that the budget left out.
         odds: by search, how many of its certain fits are expected to be false.
@@ -93,7 +93,7 @@ class Decoded:
         needed: bits that a fit of the present search needs to be certain.
         known: pseudonyms known beforehand, the first ones: as many different clients.
         unclear: pseudonyms that cannot be told from another one.
-        lacking: what a search that applies would need, in words.
+        lacking: what another search would need in order to run, in words.
     """
 
     entries: dict[int, list[Entry]] = field(default_factory=dict)
@@ -122,7 +122,8 @@ class Decoded:
     def stage(self, tried: float) -> None:
         """Begin a search among so many candidates.
 
-        The odds of 2^-20 are dealt out to all searches: the j-th has 1 / (j (j + 1)) of them.
+        The error probability of 2^-20 is divided among all searches: the j-th has a share of 1 / (j
+        (j + 1)).
         """
         self.stages += 1
         self.tried += tried
@@ -130,7 +131,7 @@ class Decoded:
         self.needed = log2(max(1.0, tried)) + SURE_BITS + share
 
     def holds(self, bits: float) -> bool:
-        """Whether a fit of so many bits is certain; its odds are accounted for if it is."""
+        """Whether a fit of so many bits is certain; if so, its error probability is counted."""
         if bits < self.needed:
             return False
         share = 2.0**-SURE_BITS / (self.stages * (self.stages + 1))
@@ -145,7 +146,7 @@ class Decoded:
         return who
 
     def settle(self, who: int, entry: Entry | None = None) -> None:
-        """A pseudonym is certain, and an entry of it is the one."""
+        """Note that a pseudonym is certain, and which of its entries is the right one."""
         self.sure.add(who)
         if entry is not None:
             self.entries[who] = [entry]
@@ -176,7 +177,7 @@ class Decoded:
         return [each for own in kept for each in own]
 
     def evident(self, entries: Sequence[Entry], place: int) -> BoolArray:
-        """Of which possible vectors a row is evidence: bool[E]."""
+        """For which possible vectors a row counts as evidence: bool[E]."""
         sure, unclear = self.sure, self.unclear
         told = (place not in e.origin or e.who in sure or e.mate in sure for e in entries)
         both = zip(entries, told, strict=True)
@@ -191,11 +192,11 @@ class Decoded:
         return {row: tuple(who) for row, who in found.items() if len(who) == counts[row]}
 
     def keep_smaller_side(self, rows: FloatArray, bits: float) -> None:
-        """Of each direction's rows, leave those of the side with fewer, as far as it is certain.
+        """Keep, for each direction, the rows on the side with fewer rows, as far as it is certain.
 
         Args:
             rows: float64[N, d], all rows.
-            bits: that each row of the larger side beyond them adds.
+            bits: evidence of each surplus row on the larger side.
         """
         self.stage(len(self.directions))
         for who, direction in self.directions.items():

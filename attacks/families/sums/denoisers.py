@@ -1,9 +1,9 @@
-"""Attacks of the server on denoisers' sums: rows behind small sums, and denoisers' rows.
+"""Attacks of the server on denoisers' sums: rows in small sums, and the denoisers' own rows.
 
 A denoiser sends, per item, S = (virtual rows it collected) - (its own row) and the count behind it.
-With few clients per denoiser most sums have one or two terms, and the server holds every candidate
-term under its sender's name. Denoisers among which each virtual row is shared send sums of shares:
-added up they are the virtual rows of all clients, and who sent a share does not matter any more.
+With few clients per denoiser most sums have one or two terms, and the server has every candidate
+term with its sender's name. If each virtual row is shared among the denoisers, they send sums of
+shares: these add up to the virtual rows of all clients, whoever sent a share.
 """
 
 import numpy as np
@@ -22,7 +22,7 @@ from secure_fedrec.wire import Step, View
 
 
 class DenoiserExposure(SuiteAttack):
-    """Rated items of the denoisers themselves that no collected virtual row covers.
+    """Finds rated items of denoisers that are not covered by a collected virtual row.
 
     Game: Given a denoiser's sums and counts, tell its own rated items from all others.
     Adversary: Honest-but-curious server.
@@ -31,8 +31,8 @@ class DenoiserExposure(SuiteAttack):
         in between, the lower the count the likelier.
     Reference: FedRec++ claims in section 'Eliminate the Gradient Noise in the Client' that the
         denoiser's privacy does not leak towards the server.
-    Limits: One denoiser for all clients covers all its items; the more denoisers, the less cover
-        each has.
+    Limits: A single denoiser for all clients has all of its items covered; with more denoisers,
+        each has fewer rows to cover its items.
     """
 
     name = "denoiser-exposure"
@@ -64,16 +64,16 @@ class DenoiserExposure(SuiteAttack):
 
 
 class DenoiserSums(SuiteAttack):
-    """Virtual rows unmasked by the server alone.
+    """Finds virtual rows from the server's own view.
 
     Game: Given the identified uploads and the denoisers' sums of one round, tell virtual from real
         rows.
     Adversary: Honest-but-curious server, alone.
     Needs: Payloads of uploads and of the denoisers' sums of one round, and the public table.
-    Statistic: A sum with one term equals an uploaded row: that row is virtual and its sender is
-        bound to that denoiser. With the group known, every other sum is a small subset-sum over the
-        group's rows; the denoiser's own row is recognised by its direction. Shares of denoisers
-        that send shares of one sum are added up first: it is over all clients.
+    Statistic: A sum with one term equals an uploaded row: that row is virtual and its sender
+        belongs to that denoiser's group. With the group known, every other sum is a small
+        subset-sum over the group's rows; the denoiser's own row is recognised by its direction.
+        Shares of denoisers that send shares of one sum are added up first: it is over all clients.
     Reference: Small-group aggregates; more denoisers are cheaper and leak more. Subset sums by
         halves, Horowitz and Sahni 1974.
     Limits: With one denoiser for all clients, sums have many terms and nothing is found (in shares:
@@ -116,7 +116,7 @@ class DenoiserSums(SuiteAttack):
 
 
 _EVERYBODY = 0
-"""The single group if denoisers hold shares of the sum over all clients."""
+"""Number of the only group if denoisers hold shares of the sum over all clients."""
 
 
 def _read(view: View, round_: int) -> Puzzle:

@@ -11,7 +11,7 @@ from secure_fedrec.core.arrays import FloatArray
 from secure_fedrec.core.threads import one_thread
 
 _SHARE = 1e-12
-"""Ridge over the trace of the system: no more than keeps it solvable in float64."""
+"""Ridge relative to the trace of the system, just large enough to solve it in float64."""
 
 _RAREST = 1e-3
 

@@ -15,7 +15,7 @@ MOST_UNKNOWNS = 80
 
 
 def coefficients(terms: FloatArray, target: FloatArray, unit: float) -> IntArray | None:
-    """Small whole numbers with which terms add up to a target, to about a unit.
+    """Small integer coefficients with which terms add up to a target, within about a unit.
 
     Args:
         terms: float64[K, d].

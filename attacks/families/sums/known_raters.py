@@ -1,4 +1,4 @@
-"""Search rows for raters whose vectors are known.
+"""Find the raters of rows among clients with known vectors.
 
 Known vectors add up to further rows: subsets are searched by halves, ordered along one direction
 (Horowitz and Sahni 1974), or found by lattice reduction.
@@ -60,7 +60,7 @@ def look_up(state: State, raters: int) -> None:
 def solve(state: State) -> None:
     """Explain sums over no more clients than a row has values, all known: one linear system each.
 
-    For every client the only rating is taken that its part of the row allows, if there is one.
+    For every client, its rating is taken if its part of the row allows exactly one.
     """
     entries, levels = state.found.possible(), state.sums.levels
     places = state.unexplained(1, most=len(entries))
@@ -139,7 +139,7 @@ def _sure(state: State, entries: Sequence[Entry]) -> tuple[list[Entry], FloatArr
 
 
 def _telling(state: State, places: IntArray, levels: FloatArray, subsets: float) -> bool:
-    """Begin a search for so many subsets behind each of some rows; whether a fit can be certain."""
+    """Begin a search among so many subsets per row; returns whether a fit can be certain."""
     state.found.stage(len(places) * subsets)
     most = float(np.abs(levels).max())
     return state.vectors.bits(float(state.errors[places].min()), most) >= state.found.needed
@@ -148,9 +148,9 @@ def _telling(state: State, places: IntArray, levels: FloatArray, subsets: float)
 def _explain(
     state: State, place: int, columns: Columns, fits: IntArray, entries: Sequence[Entry]
 ) -> None:
-    """Adopt what all fits (int64[F, n], columns) of a row agree on.
+    """Adopt what all fits (int64[F, n], columns) of a row have in common.
 
-    A row that is shorter than others, or a part of it, holds fewer bits. A client is not named if
+    A row, or a part of it, that is shorter than others holds fewer bits. A client is not named if
     another client, which may not have been searched, could take its place.
     """
     if not len(fits):
@@ -176,7 +176,7 @@ def _explain(
 
 
 def refine(state: State) -> None:
-    """Sharpen vectors by all rows that they explain: with the e known, the U are linear."""
+    """Refine vectors by all rows that they explain: given the e, rows are linear in the U."""
     found, sums = state.found, state.sums
     kept, whose, ratings = [], [], []
     for row, raters in found.raters(sums.counts).items():
@@ -214,7 +214,8 @@ def refine(state: State) -> None:
 def merge(state: State) -> None:
     """Merge pseudonyms with equal vectors, as far as that is certain.
 
-    Clients known beforehand are different, and a pseudonym that may be either of two is left alone.
+    Clients known beforehand are different, and a pseudonym that may equal either of two is not
+    merged.
     """
     found = state.found
     alone = (entries[0] for entries in found.entries.values() if len(entries) == 1)

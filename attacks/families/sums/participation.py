@@ -4,16 +4,16 @@ With exact counts every round gives, per item, one equation in the bits "client 
 
     sum over u in cohort_t of b_ui = count_t(i).
 
-A count of 0 clears the whole cohort; a count equal to the number of clients still in question
-convicts them all; each verdict tightens the other equations. Bits are 0 or 1, which is more than
-linear algebra knows: what all of them agree on that satisfy an item's equations is proven. So do
-the differences of two rounds,
+A count of 0 clears the whole cohort; a count equal to the number of clients still possible proves
+that all of them rated the item; each result tightens the other equations. Linear algebra does not
+use that bits are 0 or 1: a bit is also proven if it is the same in all 0-1 solutions of an item's
+equations. So do the differences of two rounds,
 
     sum over who left of b_ui - sum over who came of b_ui = count_s(i) - count_t(i),
 
 which are equations in few bits where cohorts change little. Beyond that, the smallest bits that
 satisfy all equations rank what is left: for one client, the difference between the counts of the
-rounds with and without it, put right for who else came and went.
+rounds with and without it, corrected for the other clients that came and went.
 """
 
 from collections.abc import Iterable, Mapping
@@ -38,13 +38,13 @@ _MOST_SUMS = 2**20  # most subset sums over all items
 
 
 class Verdicts(NamedTuple):
-    """The results from counts, as grids over clients and items of a ``Presence``.
+    """The conclusions from counts, as grids over clients and items of a ``Presence``.
 
     Attributes:
         rated: bool[G, m], proven to be rated.
         possible: bool[G, m], not proven to be unrated; holds ``rated``.
         consistent: whether the counts can all be true; if not, nothing is proven.
-        undecided: items of which more follows than was searched for, if anything.
+        undecided: number of items that were not searched completely.
     """
 
     rated: BoolArray
@@ -53,7 +53,7 @@ class Verdicts(NamedTuple):
     undecided: int = 0
 
     def scores(self, presence: Presence, knowledge: Knowledge) -> FloatArray:
-        """Rank all pairs: proven rated, undecided, proven unrated, never seen.
+        """Scores in this order: proven rated, undecided, proven unrated, never seen.
 
         Undecided pairs are ranked by an estimate of their bit: float64[G, m].
         """
@@ -104,8 +104,8 @@ def most_others(view: View, round_: int) -> int:
 def of_one(view: View, moved: Mapping[int, BoolArray], *, all_rated: bool) -> list[Disclosures]:
     """Items rated by a client that was the only one to take part, or to be left out.
 
-    Its items are those that are told in a round of one; of all but one, the count of an item is one
-    of two numbers: the lower one, if the one left out is among its raters.
+    In a round of one client, its items are those that moved. In rounds of all clients but one, the
+    count of an item takes one of two values, the lower one if the client left out rated it.
 
     Args:
         view: view of clients, which need not see the participants.
@@ -198,7 +198,7 @@ def _with_differences(cohorts: FloatArray, counts: FloatArray) -> tuple[FloatArr
 def _propagate(
     signs: FloatArray, sums: FloatArray, known: BoolArray, possible: BoolArray, copies: int
 ) -> bool:
-    """Follow every equation to the end, in place; False if two of them contradict each other."""
+    """Eliminate every equation completely, in place; False if two of them contradict each other."""
     more, less = np.maximum(signs, 0.0), np.maximum(-signs, 0.0)
     items = np.arange(sums.shape[1])
     while len(items):  # items that the last pass learned about
@@ -221,9 +221,9 @@ def _propagate(
 def _search(cohorts: FloatArray, counts: FloatArray, known: BoolArray, possible: BoolArray) -> int:
     """Set in place the bits on which all solutions of an item's equations agree.
 
-    Bits are 0 or 1, which is more than linear algebra knows. All are formed, half of an item's at a
-    time, as sums of words: bits that satisfy the equations have the word of the counts, and any
-    others that have it too leave less to be settled.
+    Linear algebra does not use that bits are 0 or 1. All combinations are formed, half of an item's
+    bits at a time, as sums of fingerprints: combinations that satisfy the equations have the
+    fingerprint of the counts; others that have it by chance only leave more bits unsettled.
 
     Returns:
         How many items were too large; -1 where an item's counts cannot be true.

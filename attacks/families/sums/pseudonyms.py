@@ -1,4 +1,4 @@
-"""The persons behind pseudonyms: which pseudonyms are one person, and the only possible name."""
+"""Which pseudonyms are the same person, and the name of a person if only one is possible."""
 
 from collections.abc import Hashable, Mapping, Sequence
 from typing import NamedTuple
@@ -57,8 +57,8 @@ class Part(NamedTuple):
 def people_of(parts: Sequence[Part], cohorts: Sequence[Hashable]) -> list[IntArray]:
     """Which person each pseudonym is, counted over all rounds: int64[G] each.
 
-    The clients of two rounds with one cohort are the same, and so are the raters of each item: of
-    whose raters all but one are known to be the same, the last one is as well.
+    Two rounds with the same cohort have the same clients and the same raters of each item: if all
+    raters but one are matched, the last one is matched as well.
 
     Args:
         parts: the rounds.
@@ -87,10 +87,10 @@ def people_of(parts: Sequence[Part], cohorts: Sequence[Hashable]) -> list[IntArr
 def names_of(
     parts: Sequence[Part], people: Sequence[IntArray], presence: Presence, possible: BoolArray
 ) -> tuple[dict[int, int], BoolArray]:
-    """The only client that a person can be, where one is left, and what it rated.
+    """The only client that a person can be, if one is left, and the items of that client.
 
     Args:
-        parts: the rounds; of those without a cohort nothing is told.
+        parts: the rounds; those without a cohort are not used.
         people: which person each of their pseudonyms is.
         presence: the participants.
         possible: bool[G, m], what each of these clients can have rated.

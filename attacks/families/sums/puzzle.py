@@ -1,7 +1,7 @@
-"""Sums of denoisers as puzzles: which of the uploaded rows of an item stand behind each.
+"""Subset-sum puzzles: which uploaded rows of an item add up to each sum of a denoiser.
 
-All that have as many candidates and as many of them behind it are looked at together, a group of
-clients at a time.
+Sums with the same numbers of candidates and of terms are solved together, one group of clients at a
+time.
 """
 
 from collections.abc import Iterator, Sequence
@@ -30,7 +30,7 @@ _ROUNDED = 1e-9  # a vector this short may be a rounding error
 _AT_ONCE = 2**18  # floats of subsets that are looked at together
 
 UNKNOWN, REAL, VIRTUAL = 0, 1, 2
-"""The state of a row."""
+"""State of a row: unknown, real or virtual."""
 
 
 @dataclass(slots=True, eq=False)
@@ -50,7 +50,7 @@ class Puzzle:
     explained: int = 0
 
     def bits_per_row(self, codec: FixedPoint) -> float:
-        """About how many bits the words of an uploaded row hold."""
+        """Approximate number of bits of information in the words of an uploaded row."""
         if not len(self.sent.rows):
             return 0.0
         # Column by column: the integers of a round are several times as large as its words.
@@ -73,9 +73,9 @@ class Puzzle:
         self.group_of.update(zip(owners.tolist(), groups.tolist(), strict=True))
 
     def explain_sums(self, codec: FixedPoint, *, whole: bool = False) -> None:
-        """For every sum, find the one subset of the group's rows of that item behind it.
+        """For every sum, find the one subset of the group's rows of that item that adds up to it.
 
-        A search by halves is for groups of which all members are known (``whole``).
+        Searching by halves requires that all members of the group are known (``whole``).
         """
         halves = whole and self.bits_per_row(codec) >= MOST_ROWS + FEWEST_BITS
         counts = np.zeros(len(self.sums.rows), dtype=np.int64)
@@ -108,7 +108,7 @@ class Puzzle:
     def _explained(
         self, group: "_Group", cells: IntArray, size: int, count: int, *, halves: bool
     ) -> BoolArray:
-        """Explain sums of ``count`` among ``size`` rows; which of them (bool[len(cells)]) are."""
+        """Explain sums of ``count`` among ``size`` rows; returns which were explained."""
         members = group.members(cells, size)
         table = table_of_subsets(size, count)
         if table is not None:
@@ -130,7 +130,7 @@ class Puzzle:
         return explained
 
     def _settle(self, members: IntArray, virtual: IntArray) -> None:
-        """Of the rows of sums (int64[N, size]), these (int64[N, count]) are behind them."""
+        """Note that of the rows of sums (int64[N, size]) these (int64[N, count]) are the terms."""
         self.explained += len(members)
         self.verdict[members] = REAL
         self.verdict[virtual] = VIRTUAL
@@ -148,7 +148,7 @@ class Puzzle:
     def _explain_with_own_row(
         self, group: "_Group", cells: IntArray, size: int, terms: int, direction: FloatArray
     ) -> None:
-        """Explain sums that the denoiser's own row was taken off, where one subset fits."""
+        """Explain sums that include the denoiser's own row, if exactly one subset fits."""
         members, table = group.members(cells, size), table_of_subsets(size, terms)
         if table is None:
             return
@@ -160,7 +160,7 @@ class Puzzle:
     def _own_rows(
         self, cells: IntArray, members: IntArray, table: IntArray, direction: FloatArray
     ) -> BoolArray:
-        """bool[N, C]: subsets that leave the denoiser's own row."""
+        """bool[N, C]: subsets whose remainder is the denoiser's own row."""
         fits = np.empty((len(cells), len(table)), dtype=np.bool_)
         step = max(1, _AT_ONCE // (len(table) * len(direction)))
         for start in range(0, len(cells), step):
@@ -178,7 +178,7 @@ class Puzzle:
 
 
 class _Group(NamedTuple):
-    """The sums of a denoiser, and the rows that may stand behind them.
+    """The sums of a denoiser, and the rows that may be their terms.
 
     Attributes:
         start: place of the first sum.
@@ -193,11 +193,11 @@ class _Group(NamedTuple):
     sizes: IntArray
 
     def alike(self, counts: IntArray, left: BoolArray) -> Iterator[tuple[int, int, IntArray]]:
-        """Sums with as many candidates, as many of them behind it: both numbers, and the sums.
+        """Groups of sums with equal numbers of candidates and of terms: both numbers, and the sums.
 
         Args:
             counts: int64[N], rows behind each sum.
-            left: bool[N], which sums are asked for; those that fit no number are left out.
+            left: bool[N], which sums are wanted; those with impossible counts are left out.
         """
         asked = np.flatnonzero(left & (counts >= 0) & (counts <= self.sizes))
         base = int(self.sizes.max(initial=0)) + 1

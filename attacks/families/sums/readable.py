@@ -1,4 +1,4 @@
-"""Compare readable uploads with their sum: an item with one rater has that rater's row in it."""
+"""Compare readable uploads with their sum, which is the rater's row if there is one rater."""
 
 from collections.abc import Sequence
 
@@ -18,7 +18,7 @@ from secure_fedrec.wire import View
 
 
 def told_by_words(view: View, knowledge: Knowledge, rounds: Sequence[int]) -> Claims:
-    """Compare the uploads of every round with its sums; a proof in one round stands for all."""
+    """Compare the uploads of every round with its sums; proofs hold for all rounds."""
     n_items = int(view.public["n_items"])
     senders = [others_uploads(view, r, payload=True)[0].senders.ids for r in rounds]
     clients = np.unique(np.concatenate(senders))

@@ -42,8 +42,8 @@ _SPARE_BITS = 40.0
 has odds of about 2^-40."""
 
 _SEEN, _SCORE = 0.5, np.float32
-"""Score of a pair that is known to be virtual, and the type of all: bits have six digits, which
-float32 tells apart, and a round of large uploads shows many pairs."""
+"""Score of a pair that is known to be virtual. All scores are float32, which suffices for bits of
+six digits and saves memory."""
 
 
 class SubsetRegression(SuiteAttack):
@@ -55,7 +55,7 @@ class SubsetRegression(SuiteAttack):
     Needs: Payloads of uploads and of the aggregate of at least one round, in a protocol whose
         aggregate is free of virtual rows.
     Statistic: Ridge estimate of the bit of every uploaded item, from one equation per coordinate
-        and round and one for the count; items missing from any upload of the client are virtual. A
+        and round and one per count; items missing from any upload of the client are virtual. A
         solved item is proven by exact substitution in the ring.
     Reference: Linear reconstruction from subset sums, Dinur and Nissim 2003; an exact sum is what
         lossless removal of virtual rows hands to the server.
@@ -67,7 +67,7 @@ class SubsetRegression(SuiteAttack):
     control = Control(measure="support_auc", on="sticky", breaks="owners")
 
     def claim(self, view: View) -> Claims:
-        """Solve after every stop; claim what the last one gives."""
+        """Solve after each of several numbers of rounds; claim the last result."""
         require_seen(view, {Step.UPLOAD: "uploads", Step.AGGREGATE: "aggregate"})
         _need_equations(Knowledge.of(view))
         none = "no round has payloads of the aggregate and of every one of its uploads"
@@ -92,7 +92,7 @@ class SubsetRegression(SuiteAttack):
 
 
 def _need_equations(knowledge: Knowledge) -> None:
-    """Rows and sums of the protocol have to be equations in constant bits."""
+    """Requires that rows and sums of the protocol are equations in constant bits."""
     hidden = "uploads are hidden: there are no identified rows to put into equations"
     need(not knowledge.hidden, hidden)
     need(knowledge.sums_are_real, "the aggregate still contains the virtual rows")
@@ -106,7 +106,7 @@ def _need_equations(knowledge: Knowledge) -> None:
 
 
 class _Fit(NamedTuple):
-    """The state after some rounds of the pairs that ``presence`` lists: [K] each."""
+    """The state of the pairs that ``presence`` lists after some rounds: [K] each."""
 
     presence: Sightings
     scores: npt.NDArray[np.float32]
@@ -124,7 +124,7 @@ class _Fit(NamedTuple):
 
 
 class _Item(NamedTuple):
-    """One item's system: K uploads in T rounds.
+    """One item's system: The equations of one item: K uploads in T rounds.
 
     Attributes:
         rows: int64[T, d, K], centred ring integers of the uploads; 0 where a client was absent.

@@ -1,11 +1,11 @@
 """Sums over few clients as equations: of a server's aggregate, or of a step of the public table.
 
 A row of the aggregate less ``lambda n V`` is ``sum of e U`` over the item's n raters, with
-``e = r - U.V``. Rows along score vectors are multiples of vectors as well, of unknown length.
+``e = r - U.V``. Rows along score vectors are also multiples of vectors, by unknown factors.
 
 Clients hold the table before and after a round, and the rule by which the server moves it is
-public. They need no server to know sums: an item that moved otherwise than their own rows explain
-was rated by one of the others, and the step times the number of raters is their sum.
+public. So clients compute sums without the server: if an item's step differs from what their own
+rows explain, others rated it, and the step times the number of raters is the sum.
 """
 
 from typing import NamedTuple
@@ -80,8 +80,7 @@ class TableStep(NamedTuple):
         Args:
             raters: raters of every item, or float64[m].
 
-        Returns:
-            float64[m, d], and whether it is of ring words, as every sum is: bool[m].
+        Returns: float64[m, d], and whether each row is of ring words, as every sum is: bool[m].
         """
         sums = self.change * (self.own.counts + raters)[:, None]
         words = sums * self.own.codec.scale
@@ -105,11 +104,12 @@ class RoundSums(NamedTuple):
         vectors: float64[N, d], the public V.
         levels: float64[L], the rating scale; without one, e is unknown and only directions are
             told.
-        resolution: of the ring; wider where rows carry noise, so that half of it bounds that too.
+        resolution: that of the ring; larger if rows carry noise, so that half of it bounds the
+            noise as well.
         bound: largest magnitude of a value of a private vector, where it is known.
-        counted: whether the counts are told; else they were found as those that give ring words,
-            each value of which comes out so by chance with odds of a half at most.
-        alone: whether one client is behind all rows.
+        counted: whether the counts are known; otherwise they are the smallest that give ring words,
+            which chance gives for each value with a probability of at most one half.
+        alone: whether all rows are of one client.
         relative: error of the arithmetic that made the rows, over 1 and their lengths.
     """
 
@@ -126,18 +126,18 @@ class RoundSums(NamedTuple):
 
     @property
     def lengths(self) -> FloatArray:
-        """Of the rows, Euclidean: float64[N]."""
+        """Euclidean lengths of the rows: float64[N]."""
         return np.asarray(np.linalg.norm(self.rows, axis=1))
 
     @property
     def errors(self) -> FloatArray:
-        """How far rounding can push each row, Euclidean: float64[N]."""
+        """Bound of the Euclidean rounding error of each row: float64[N]."""
         units = np.sqrt(self.rows.shape[1]) * self.resolution / 2
         return np.asarray(self.counts * units + self.relative * (1.0 + self.lengths))
 
     @property
     def spread(self) -> Spread:
-        """Of the vectors, or less: sums over n spread by sqrt(n), and by ratings."""
+        """Typical length of the vectors, from rows of n raters over sqrt(n) and ratings."""
         shown = self.lengths > self.errors
         widest = float(np.abs(self.levels).max(initial=0.0)) or 1.0
         return Spread(self.rows[shown] / np.sqrt(self.counts[shown, None]), widest)
@@ -159,7 +159,7 @@ def of_aggregate(view: View, round_: int) -> RoundSums | None:
 
 
 def of_step(view: View, step: TableStep) -> RoundSums:
-    """A step of the public table; counts not told are the fewest that give ring words."""
+    """A step of the public table; unknown counts are the smallest that give ring words."""
     others = most_others(view, step.round)
     told = others == 1 or step.counts is not None
     counts, rows = np.zeros(len(step.moved), dtype=np.int64), np.zeros(step.change.shape)
@@ -173,7 +173,7 @@ def of_step(view: View, step: TableStep) -> RoundSums:
 
 
 _SURELY = 10.0
-"""Standard deviations that a Gaussian value exceeds with odds of 2^-75."""
+"""Number of standard deviations that a Gaussian value exceeds with probability 2^-75."""
 
 
 def noise_bound(view: View, round_: int) -> float:

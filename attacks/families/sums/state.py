@@ -38,7 +38,7 @@ class State:
     def along_others(self, entries: Sequence[Entry]) -> BoolArray:
         """Vectors parallel to another one, such as copies and multiples: bool[E].
 
-        Either may stand for the other, and together they may add up to nothing.
+        Either can replace the other, and together they may cancel.
         """
         along, levels = np.zeros(len(entries), dtype=bool), np.abs(self.sums.levels)
         if len(entries) < 2 or not levels.any():
@@ -65,11 +65,11 @@ class State:
         return places[~np.isin(places, done)]
 
     def widest(self) -> float:
-        """The angle within which two directions are equal for certain."""
+        """The angle within which two directions certainly belong to the same vector."""
         return widest_fit(self.directions, self.found.needed)
 
     def alike(self, rows: FloatArray, blur: FloatArray) -> tuple[IntArray, IntArray]:
-        """Pairs of rows along one direction for certain, by the errors of their directions."""
+        """Pairs of rows that are certainly parallel, by the errors of their directions."""
         units, widest = aligned(rows), self.widest()
         sharp = np.flatnonzero(2 * blur <= widest)
         if len(sharp) < 2:
@@ -86,7 +86,7 @@ class State:
     def read(
         self, places: IntArray, rows: FloatArray, errors: FloatArray, *, sure: bool
     ) -> int | None:
-        """A pseudonym from rows along its vector; None if no length fits.
+        """A new pseudonym from rows that are multiples of its vector; None if no length fits.
 
         Without a rating scale, a direction is all that is told of it.
         """
@@ -114,7 +114,7 @@ class State:
     def _lengths(
         self, base: int, places: IntArray, rows: FloatArray, errors: FloatArray
     ) -> Iterator[tuple[FloatArray, float, list[float]]]:
-        """Vectors along a direction that all rows allow: each with its error and the ratings."""
+        """Vectors along a direction that fit all rows, each with its error and the ratings."""
         sums, public, length = self.sums, self.sums.vectors[places], np.linalg.norm(rows[base])
         unit = rows[base] / length
         tilt = float(public[base] @ unit)

@@ -1,4 +1,4 @@
-"""Subset sums: which of a few known rows add up to a known sum.
+"""Subset sums: finds which of a few known rows add up to a known sum.
 
 Small ones are tried one by one; up to ``MOST_ROWS`` rows, the sums of two halves are matched
 (Horowitz and Sahni 1974). A match of fingerprints is checked in the words themselves.
@@ -30,7 +30,7 @@ def subset_by_halves(
 ) -> IntArray | None:
     """Rows that add up to a sum, int64[count]; None if there are none, or too many to search.
 
-    The rows must hold so many bits that no other subset of them has the same sum by chance.
+    Assumes that rows hold enough bits that no other subset has the same sum by chance.
 
     Args:
         rows: fingerprints of the candidates, uint64[K], linear ones, and their words [K, d].
@@ -105,7 +105,7 @@ def _by_halves(prints: WordArray, count: int, target: np.uint64) -> list[IntArra
 
 
 def subset_sums(terms: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Of each subset, by the number whose bits say who is in it: [2^k, ...] of [k, ...]."""
+    """Per subset, numbered by the bits of its members: [2^k, ...] of [k, ...]."""
     sums = np.zeros((1, *terms.shape[1:]), dtype=terms.dtype)
     for term in terms:
         sums = np.concatenate([sums, sums + term])

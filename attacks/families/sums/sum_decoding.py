@@ -2,7 +2,7 @@
 
 Reading order: ``round_sums`` (the equations), ``decoded`` (what is found, and when it is certain),
 ``vector_matches`` (what fits within tolerances), ``state``, ``unknown_raters`` and
-``known_raters`` (the searches), ``participation`` and ``pseudonyms`` (who it is).
+``known_raters`` (the searches), ``participation`` and ``pseudonyms`` (which client it is).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -65,34 +65,35 @@ class SumDecoding(SuiteAttack):
         two or more sampled negatives for each rated item; or counts alone, of the aggregate or of
         public biases, and who uploaded.
     Statistic: A row of one rater lies along its vector; rows of one client are collinear, and the
-        rating scale gives the length. Two items of the same two raters give both vectors, a known
-        vector taken off a row of two gives the other's row. Known vectors, no more than a row has
-        values, are solved for; subsets of more are looked up and matched by halves, up to a
+        rating scale gives the length. Two items of the same two raters give both vectors;
+        subtracting a known vector's part from a row of two gives the other's row. Known vectors, no
+        more than a row has values, are solved for; subsets of more are looked up and matched by
+        halves, up to a
         budget, or reduced as lattices. Of changes along score
         vectors, rows of one client alone are grouped, and rated items lie on the smaller side. A
-        fit is certain if it holds 20 bits more than the search had to choose among. A readable
-        upload that equals the row of an item with count 1 is real, every other of it virtual.
-        Counts are equations in the bits of each client: 0 clears all clients that took part, and
-        differences of two cohorts concern those that came or went; bits that are equal in all
-        solutions of an item's equations are told, up to a budget. Where one alone came, or was left
-        out, it is told without a name if who took part is not seen. A pseudonym has the name of the
-        one client that can have rated all its items. Uploads of the adversary's own clients are
-        subtracted first.
+        fit is certain if it holds 20 bits more than the search had to choose among. A readable row
+        that equals the sum of an item with count 1 is real, and all other rows of that item are
+        virtual. Counts are equations in the bits of each client: 0 clears all clients that took
+        part, and differences of two cohorts concern only clients that came or went; bits that are
+        equal in all solutions of an item's equations are found, up to a budget. If a single client
+        came, or was left out, its items are found, without a name if participants are not seen. A
+        pseudonym is named if only one client can have rated all of its items. Uploads of the
+        adversary's own clients are subtracted first.
     Reference: Singletons in published aggregates; subset sums by halves, Horowitz and Sahni 1974;
         statistical disclosure from changing cohorts, Danezis 2003.
-    Limits: Others stay pseudonyms, joined over rounds of one cohort. Pairs are told where each of
-        both rates all their items alike, and known vectors that lie along each other do not name a
-        client. With noise in the sums, or where values hold fewer informative bits than the subsets
-        have, nothing is certain; Langevin noise in the rows, of public size, widens the tolerance,
-        and leaves nothing to claim where it drowns the vectors. With biases directions of rows of
-        one rater are told, and no ratings; of changes along score vectors nothing is read but rows
-        of one client alone. Clients read steps of PMF, where neither noise nor a virtual row is in
-        them. Sums of co-occurrences, whose rows are not a client's, are taken apart by
-        co-occurrence-persons. Searches end at the budget.
+    Limits: Other clients stay pseudonyms, which are joined over rounds with the same cohort. Pairs
+        of raters are found only if each of the two rates all their common items equally; parallel
+        known vectors do not name a client. With noise in the sums, or where values hold fewer
+        informative bits than the subsets have, nothing is certain; Langevin noise in the rows, of
+        public size, widens the tolerance, and nothing can be claimed if it is larger than the
+        vectors. With biases, only directions of rows of one rater are found, and no ratings; of
+        changes along score vectors, only rows of a single client are read. Clients read only steps
+        of PMF without noise and without virtual rows. Sums of co-occurrences, whose rows are not a
+        client's, are taken apart by co-occurrence-persons. Searches stop when the budget is spent.
 
     Args:
-        known: private vectors known beforehand; where clients come first, those of the seed, for an
-            adversary that knows it.
+        known: private vectors known beforehand; at a client's first round the initial vectors, for
+            an adversary that knows the seed.
         budget: sums that may be formed or looked up, over all rounds.
     """
 
@@ -185,7 +186,7 @@ class SumDecoding(SuiteAttack):
 
 
 def _unsolvable(view: View, knowledge: Knowledge) -> str:
-    """Why rows of the sums are not equations in vectors; empty if they are."""
+    """Why rows of the sums cannot be used as equations in vectors; empty if they can."""
     why = ""
     if not knowledge.exact:
         why = "noise is in the sums: they are not exact equations"
@@ -202,7 +203,7 @@ def _unsolvable(view: View, knowledge: Knowledge) -> str:
 
 
 def _drowned(view: View, round_: int, sums: RoundSums) -> bool:
-    """Whether Langevin noise leaves no row of a round the bits that a certain fit has to hold."""
+    """Whether Langevin noise leaves all rows of a round too few bits for a certain fit."""
     noisy = noise_bound(view, round_) > 0.0
     return noisy and sums.spread.bits(float(sums.errors.min(initial=np.inf))) < SURE_BITS
 
@@ -218,7 +219,7 @@ def _counted(view: View, knowledge: Knowledge) -> tuple[int, ...]:
 def _with_counts(
     view: View, knowledge: Knowledge, presence: Presence, parts: Sequence[Part], why: str
 ) -> Claims:
-    """Verdicts on each client, and names where one is left."""
+    """Conclusions about each client, and names if only one is possible."""
     came = dict(zip(presence.rounds, map(bytes, presence.present), strict=True))
     cohorts = came if knowledge.constant else dict[int, bytes]()
     people = people_of(parts, [cohorts.get(part.round, part.round) for part in parts])
@@ -269,7 +270,7 @@ def _disclosed(
 def _claims(
     rounds: tuple[int, ...], parts: Sequence[Part], details: Mapping[str, Any], *made: Claim
 ) -> Claims:
-    """The claims, and work for an extra that is not installed."""
+    """The claims, and searches that need an extra that is not installed."""
     lacking = max((part.found.lacking for part in parts), default="")
     searched = _searched(parts) if parts else {}
     return Claims(rounds=rounds, made=made, details={**searched, **details}, not_installed=lacking)
@@ -295,7 +296,7 @@ def _searched(parts: Sequence[Part]) -> dict[str, Any]:
 
 
 def _within_reach(part: Part) -> int:
-    """Most raters of a sum that the bits of a row and the budget would explain, all known."""
+    """Most known raters of a sum that the bits of a row and the budget allow to find."""
     columns, reach = len(part.found.entries) * len(part.sums.levels), 1
     for raters in range(1, MOST_RATERS + 1) if len(part.sums.levels) else ():
         rows = int((part.sums.counts == raters).sum())
@@ -306,7 +307,7 @@ def _within_reach(part: Part) -> int:
 
 
 def _bits(part: Part, errors: int) -> float:
-    """Informative bits of a row of one rater, within so many of its errors."""
+    """Informative bits of a row of one rater, with a tolerance of so many of its errors."""
     return part.sums.spread.bits(float(part.sums.errors.min(initial=np.inf)) * errors)
 
 
@@ -326,7 +327,7 @@ def decode(
         sums: the round.
         known: private vectors that are known beforehand, each with a bound of its error; they are
             the first pseudonyms.
-        stages: searches before it, over which the odds of a false match are dealt out as well.
+        stages: earlier searches, which share the error probability.
         budget: sums that may be formed or looked up.
     """
     found = Decoded(stages=stages, budget=budget, known=len(known))

@@ -1,8 +1,8 @@
-"""Search rows of unknown raters: one rater, the same two, or one together with a known rater.
+"""Solve rows of unknown raters: of one rater, of the same two, or of one and a known rater.
 
 A row of one rater gives the direction of its vector, and the rating scale a few possible lengths.
-Two items of the same two raters give both vectors; a known vector taken off a row of two leaves the
-row of the other.
+Two items of the same two raters give both vectors; subtracting a known vector's part from a row of
+two leaves the row of the other.
 """
 
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ MOST_PAIRS = 2**22
 """Largest number held at once."""
 
 _BESIDE = 0.2
-"""Relative distance from the plane of two rows within which a row counts as in it."""
+"""Largest relative distance of a row that counts as lying in the plane of two rows."""
 
 _MOST_ALIKE = 8
 """Rows of two raters that are solved together."""
@@ -49,10 +49,10 @@ def lone_rows(state: State) -> None:
 
 
 def _separate(state: State, rows: FloatArray) -> int:
-    """How many values along one direction are of ring words for reasons of their own.
+    """How many values along one direction are independently ring words.
 
-    Where a row is a whole multiple of another, it is one whenever the other is; but for rounding,
-    which makes words of even ones odd as often as not.
+    A row that is an integer multiple of another consists of ring words whenever the other does, so
+    it is not counted, except where rounding makes it differ.
     """
     words = np.rint(rows / state.sums.resolution)
     order = np.argsort(np.linalg.norm(words, axis=1), kind="stable")
@@ -78,7 +78,7 @@ def same_pairs(state: State) -> None:
 
 
 def _two(state: State, places: IntArray) -> None:
-    """Both vectors behind rows of the same two raters, who gave equal ratings."""
+    """Both vectors of the two raters of some rows, who gave equal ratings."""
     levels = [level for level in state.sums.levels.tolist() if level]
     vectors: list[tuple[FloatArray, float]] = []
     for one, other in combinations_with_replacement(levels, 2):
@@ -108,7 +108,7 @@ def _two(state: State, places: IntArray) -> None:
 
 
 def _starts(state: State, places: IntArray, one: float, other: float) -> Iterator[FloatArray]:
-    """First guesses of the first vector: the sum, and how it moved from one V to the other."""
+    """Initial guesses of the first vector: from the sum, and from its change between two V."""
     rows, public = state.sums.rows[places], state.sums.vectors[places]
     far = int(np.argmax(np.linalg.norm(public - public[0], axis=1)))
     total, moved, step = rows[0], rows[0] - rows[far], public[far] - public[0]
@@ -157,9 +157,9 @@ def _refine(
 
 
 def propagate(state: State) -> None:
-    """Rows of two less a known rater: where two of them agree, that is the row of another.
+    """Subtract a known rater from rows of two: remainders that agree are another client's.
 
-    First by the vectors that are known best: a wide tolerance takes long to search.
+    Begins with the vectors known best, since a wide tolerance takes long to search.
     """
     before = len(state.found.entries)
     for most in (SHARP, 1.0):
@@ -234,9 +234,9 @@ def _told_apart(
 ) -> FloatArray:
     """Bits that show that equal remainders are due to the subtracted vectors: float64[P].
 
-    Rows that are alike stay so if like vectors are taken off them, whoever has these; next
-    to nothing may be taken off a row that is almost one rater's; and two rows of the same raters
-    come out alike if a part of either's vector is taken off.
+    Remainders can also agree for other reasons: similar rows stay similar if similar vectors are
+    subtracted; a tiny part may be subtracted from a row that is almost one rater's; and two rows of
+    the same raters agree if a part of either's vector is subtracted.
     """
     (one, other), rest = pairs, rows - values
     scale = (rest[one] * rest[other]).sum(axis=1) / (rest[other] ** 2).sum(axis=1)

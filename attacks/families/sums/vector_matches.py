@@ -1,4 +1,4 @@
-"""Points that lie near each other, and subsets that add up to one: with tolerances, in floats."""
+"""Points close to each other, and subsets that add up to a point, with tolerances, in floats."""
 
 from math import comb
 
@@ -14,7 +14,7 @@ _WIDTH = np.sqrt(2 * np.pi) / 2
 
 
 class Spread:
-    """How far apart points lie along each of their axes, around their mean.
+    """Spread of points around their mean along each of their axes.
 
     Args:
         points: float64[N, d].
@@ -27,20 +27,20 @@ class Spread:
         self.deviations: FloatArray = np.sqrt(np.maximum(values, 0.0)) / scale
 
     def bits(self, tolerance: float, size: float = 1.0) -> float:
-        """Bits that a fit holds: log2 of how seldom a stranger's point, times ``size``, does."""
+        """Bits of a fit: -log2 of the probability that another point, times ``size``, fits."""
         cells = _WIDTH * size * self.deviations / max(tolerance, 1e-300)
         return float(np.log2(np.maximum(cells, 1.0)).sum())
 
 
 def aligned(rows: FloatArray) -> FloatArray:
-    """Directions of rows, turned to the side of their main axis."""
+    """Directions of rows, with the sign that points along their main axis."""
     units = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-300)
     main = np.linalg.eigh(units.T @ units)[1][:, -1]
     return np.asarray(units * np.where(units @ main < 0, -1.0, 1.0)[:, None])
 
 
 def widest_fit(spread: Spread, needed: float) -> float:
-    """The widest tolerance within which a fit holds so many bits; 0 if none does."""
+    """The largest tolerance within which a fit is evidence of so many bits; 0 if there is none."""
     low, high = -60.0, 4.0
     for _ in range(60):
         middle = (low + high) / 2
@@ -58,7 +58,7 @@ def near_pairs(points: FloatArray, reach: float) -> tuple[IntArray, IntArray]:
 
 
 def components(size: int, one: IntArray, other: IntArray) -> list[IntArray]:
-    """Places that pairs connect, in groups; each of the others by itself."""
+    """Groups of places that pairs connect; every other place is a group of its own."""
     from scipy import sparse  # noqa: PLC0415 - who only reads of attacks need not wait for it
     from scipy.sparse.csgraph import connected_components  # noqa: PLC0415
 
