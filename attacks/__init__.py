@@ -1,7 +1,7 @@
 """The attack suite: what each adversary learns, from its own view and nothing else.
 
-Reading order: ``base`` (what an attack is, and what it may claim), ``view`` (what an adversary may
-ask), ``families`` (the attacks, by what they read), ``scoring`` (how claims are scored),
+Reading order: ``base`` (what an attack is, and what it may claim), ``view`` (what an adversary can
+read), ``families`` (the attacks, by what they read), ``scoring`` (how claims are scored),
 ``planted`` and its ``controls`` (proof that the attacks work at all), ``suite`` (the list).
 """
 

@@ -83,7 +83,7 @@ UNATTACKED: Mapping[str, str | None] = {
     "traffic analysis": None,
     "attribute inference": "attribute",
 }
-"""What the suite does not try, in words, or the secret of attacks that try it if they run."""
+"""What the suite does not try, in words, or the secret of the attacks that try it when they run."""
 
 FAMILIES: Mapping[str, tuple[str, ...]] = {
     family: tuple(attack.name for attack in attacks) for family, attacks in _ATTACKS.items()

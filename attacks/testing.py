@@ -3,9 +3,9 @@
     class TestMine(AttackContract):
         attack = Mine()
 
-The attacks of the suite are tested by the same class. What can be told without a run,
-``require_attack`` and ``require_measures``, is also asked of every attack that an audit loads as a
-plug-in.
+The attacks of the suite are tested by the same class. The checks that need no run,
+``require_attack`` and ``require_measures``, are also applied to every attack that an audit loads as
+a plug-in.
 """
 
 import json
@@ -81,7 +81,7 @@ def require_measures(measures: Any) -> None:
 
 
 class AttackContract:
-    """An attack before every adversary of every planted federation.
+    """Tests an attack with every adversary of every planted federation.
 
     While its tests run, the attack is in the suite, with the ``measures`` that it brings.
 
@@ -92,7 +92,7 @@ class AttackContract:
     attack: ClassVar[Controlled] = unsaid()
 
     def setup_method(self) -> None:
-        """Put it into the suite, unless an attack that is shipped has its name."""
+        """Add the attack to the suite, unless a shipped attack has its name."""
         for key, measure in getattr(self.attack, "measures", {}).items():
             MEASURES.add(key, measure, _TESTED)
         if self.attack.name not in SUITE.shipped:
@@ -137,9 +137,10 @@ class AttackContract:
             require(found.reason != "", f"gives no reason to {corrupt} of {place}")
 
     def test_what_nobody_stated_helps_nobody(self) -> None:
-        """Without a trait it finds no more than with it, or says which one is missing.
+        """Without a trait it finds at most what it finds with it, or says which one is missing.
 
-        A trait of which another value is a reason not to run is missing where it is not stated.
+        If another value of a trait is a reason not to run, an unstated trait must be reported as
+        missing.
         """
         transcript = planted(self.attack.control.on)[0].transcript
         for whose in ("protection", "algorithm"):
@@ -154,7 +155,7 @@ class AttackContract:
                     require(told.reason is None, f"{need}: {told.reason}")
 
     def test_an_unstated_fact_is_unknown(self) -> None:
-        """Without a fact it finds no more than with it, or says which one is missing."""
+        """Without a fact it finds at most what it finds with it, or says which one is missing."""
         transcript = planted(self.attack.control.on)[0].transcript
         for path in _facts(transcript.public):
             lacking = f"where {path[-1]!r} is not stated"
@@ -165,7 +166,7 @@ class AttackContract:
             require(named, f"{reason}, {lacking}")
 
     def _no_more(self, told: Transcript, lacking: str) -> tuple[Finding, float | None]:
-        """Check that it finds no more in another recording of its control; returns the figure."""
+        """Check that it does not find more in a changed recording; returns the figure."""
         key = self.attack.control.measure
         most, found = planted_finding(self.attack).figures.get(key), self._told(told)
         value = found.figures.get(key)
@@ -183,24 +184,24 @@ class AttackContract:
 _TESTED = "of this test"
 
 _FORM = ("ring", "blocks", "protection", "traits", "name")
-"""Public knowledge about how a recording is read, which has tests of its own."""
+"""Public knowledge about reading a recording, which is tested elsewhere."""
 
 
 def _facts(public: Mapping[str, Any]) -> list[tuple[str, ...]]:
-    """Where the facts of the public knowledge stand."""
+    """Keys of the facts of the public knowledge."""
     top = [(name,) for name in public if name not in (*_FORM, "algorithm")]
     return [*top, *(("algorithm", name) for name in public["algorithm"] if name not in _FORM)]
 
 
 def _without(public: Mapping[str, Any], path: tuple[str, ...]) -> dict[str, Any]:
-    """The public knowledge less one fact."""
+    """The public knowledge without one fact."""
     first, *rest = path
     inside = {first: _without(public[first], tuple(rest))} if rest else {}
     return {name: value for name, value in public.items() if name != first} | inside
 
 
 def _stating(transcript: Transcript, whose: str, other: Mapping[str, Any]) -> Transcript:
-    """The same recording with other traits; None is not stated."""
+    """The same recording with other traits; a trait that is None is not stated."""
     known = transcript.public[whose]
     traits = {**known["traits"], **other}
     kept = {name: value for name, value in traits.items() if value is not None}

@@ -1,8 +1,8 @@
 """Figures of attribute inference: how well attributes are predicted from what was recovered.
 
 The adversary knows the attributes of some people. The harness, which knows all, stands in for its
-classifier: trained on known people, scored on the others. Beside the AUC stands the ceiling, the
-same classifier on the true data of these people.
+classifier: trained on known people, scored on the others. The AUC is reported with a ceiling, that
+of the same classifier on the true data of these people.
 
 The classifier is linear, for few examples and many features: ridge regression on class indicators,
 in its dual form. With as many users as a rating data set has, the Gram matrix is small whatever the
@@ -26,23 +26,23 @@ from secure_fedrec.core.threads import one_thread
 from secure_fedrec.evaluation.intervals import Interval, percentile_interval, resampled
 
 KIND = "attributes"
-"""Kind of secret: a class of every person, int64[N], -1 where unknown.
+"""Name of a kind of secret: a class of every person, int64[N], -1 where unknown.
 
 Persons are the clients or, where clients have members (HPFL), all members, client after client.
 """
 
 _FEWEST = 10
-"""People of a class, below which it is left out: two for each fold."""
+"""Fewest people of a class that is used: two for each fold."""
 
 _FOLD_SPREAD = 1.6
-"""How much more widely than one ranking's the AUC of pooled folds spreads by chance, at most: each
-fold's classifier is a ranking of its own, all trained on much the same people. Measured 1.2 to 1.56
+"""Largest factor by which the AUC of pooled folds spreads more by chance than that of one ranking:
+each fold has its own classifier, and all are trained on much the same people. Measured 1.2 to 1.56
 on noise of 3 to 100 features (60 to 300 people)."""
 
 _DRAWS = 1000
 _CHANCE = 0.5
 _WIDTH_95 = 2 * 1.96
-"""Half width of a 95 % interval in standard deviations."""
+"""Half width of a 95 % interval, in standard deviations."""
 
 
 class People(NamedTuple):
@@ -75,7 +75,7 @@ class FeatureClaim:
     features: FloatArray
 
     def scored(self, case: Case) -> Iterator[Scored]:
-        """Judge it by the attributes of the clients, beside what their true rated sets tell."""
+        """Judge it by the clients' attributes, beside a classifier on their rated sets."""
         truth, attributes = case.truth, case.truth.of_kind(KIND)
         if not attributes:
             return
@@ -90,7 +90,7 @@ class FeatureClaim:
 
 
 def score_attributes(people: People, *, seed: int) -> Scored:
-    """Judge every attribute; figures are those of the first, the others stand in the details.
+    """Judge every attribute; figures are those of the first, the others are in the details.
 
     - ``attribute_auc``: macro AUC, one class against the rest, of cross-validated scores;
     - ``attribute_lift``: above 0.5;
@@ -150,7 +150,7 @@ class _Told(NamedTuple):
 
     @property
     def lift(self) -> Estimate:
-        """Above chance; it spreads as the bootstrap says, or as chance does if that is more."""
+        """Gain over chance; its spread is the larger of the bootstrap's and that by chance."""
         drawn = (self.auc.high - self.auc.low) / _WIDTH_95
         deviation = max(drawn, _null_deviation(self.labels))
         return Estimate(self.auc.value - _CHANCE, deviation, self.auc.n_clients)
@@ -192,7 +192,7 @@ def _frequent(classes: IntArray) -> IntArray:
 def _null_deviation(classes: IntArray) -> float:
     """Deviation of a cross-validated macro AUC by chance, at most.
 
-    The rarest class has it (Mann-Whitney), widened by what the folds add.
+    It is that of the rarest class (Mann-Whitney), times a factor for the folds.
     """
     size = len(classes)
     positives = np.bincount(classes)
@@ -206,10 +206,10 @@ _PENALTIES = 10.0 ** np.arange(-3.0, 4.0)
 
 
 def cross_validated_scores(features: FloatArray, classes: IntArray, *, seed: int) -> FloatArray:
-    """Scores of every example for every class, by classifiers that never saw the example.
+    """Scores of every example for every class, by classifiers not trained on the example.
 
     Scores are centred and scaled within each fold, so that folds can be pooled: classifiers of
-    different folds have offsets of their own, which would rank examples by their fold.
+    different folds have different offsets, which would rank examples by their fold.
 
     Args:
         features: float64[N, F].
@@ -239,8 +239,8 @@ def one_against_rest_auc(scores: FloatArray, classes: IntArray, weights: FloatAr
         weights: float64[draws, N], how often each draw takes an example.
 
     Returns:
-        float64[draws]; with two classes that of the second. A class that a draw leaves without
-        examples, or alone, is left out of its mean.
+        float64[draws]; with two classes that of the second. A class without examples in a draw, or
+        the only one, is left out of its mean.
     """
     n_classes = scores.shape[1]
     each = [

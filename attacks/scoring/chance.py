@@ -13,10 +13,10 @@ from secure_fedrec.evaluation.intervals import Interval, mean_interval, share_in
 from secure_fedrec.evaluation.ranking import midranks
 
 _NULL_DEVIATIONS = 4.0
-"""Standard deviations chance may take a null control from its mean: 1 in 15,000 fails."""
+"""Standard deviations that a null control may differ from its mean: 1 in 15,000 fails by chance."""
 
 _NULL_TAIL = 1.0 / 30_000
-"""Probability of each tail beyond them."""
+"""Probability of each tail beyond that limit."""
 
 
 def beside_sums(
@@ -29,7 +29,7 @@ def beside_sums(
     span: float,
     sign: float = 1.0,
 ) -> tuple[Figures, Gains]:
-    """Mean value of claims for their own truth, ``_chance`` for all others', ``_lift`` over it.
+    """Mean value of claims for their own truth; ``_chance``: for all others; ``_lift``: the gain.
 
     Args:
         name: name of the figure.
@@ -51,7 +51,7 @@ def beside_sums(
 def by_client(values: FloatArray, clients: IntArray | IndexArray) -> FloatArray:
     """Sums per client (of members, ratings), scaled so that their mean is the overall mean.
 
-    Members of one client resemble each other: they are placed, rightly or wrongly, together.
+    Members of one client resemble each other: they are placed rightly or wrongly together.
 
     Args:
         values: float64[N].
@@ -78,7 +78,7 @@ def hit_interval(odds: FloatArray, *, seed: int) -> Interval:
     """Share of hits with its interval: exact for whole hits, a bootstrap if guesses are shared.
 
     Args:
-        odds: float64[B] in [0, 1], the odds of each client's guess to be right.
+        odds: float64[B] in [0, 1], the probability that each client's guess is right.
         seed: seed of the bootstrap.
     """
     if np.isin(odds, (0.0, 1.0)).all():
@@ -115,7 +115,7 @@ def mean_auc(values: FloatArray, seed: int) -> Interval | None:
 
 
 def null_auc(dealt: Table) -> tuple[float, float, float]:
-    """As ``null_of``, of a table against permuted labels."""
+    """``null_of`` for a table against permuted labels."""
     return null_of(per_client_auc(dealt), dealt.sizes, dealt.positives())
 
 

@@ -67,7 +67,7 @@ class LoneRowsClaim:
 
 
 def _put(case: Case, rounds: Collection[int]) -> list[tuple[int, IntArray, RowBlock]]:
-    """Where known, by round: the clients that put rows into the sums, and these rows."""
+    """If known, by round: the clients that put rows into the sums, and these rows."""
     told = [(round_, case.truth.recorded.columns(round_, OWN)) for round_ in rounds]
     found = [(round_, own) for round_, own in told if own is not None and "values" in own]
     need(found or not rounds, "the truth does not hold what clients put into the sums")
@@ -75,7 +75,7 @@ def _put(case: Case, rounds: Collection[int]) -> list[tuple[int, IntArray, RowBl
 
 
 def _scored(key: str, hits: BoolArray, figures: Figures) -> Scored:
-    """Score clients that were matched, which chance cannot do."""
+    """Score clients that were matched; chance cannot produce a match."""
     return Scored(
         figures=figures,
         gains={key: Persons(hits, np.full(len(hits), -np.inf))},

@@ -1,8 +1,7 @@
 """Claims that an attack calls certain: the clients that they expose, and their scoring.
 
-A proof is not an average: one client whose vector is read off a sum is exposed, whatever a mean
-over all pairs says. A client without a name is one all the same: what is tied to the right
-pseudonym is exposed.
+Proofs are not averaged: a client whose vector is read from a sum is exposed, whatever the mean over
+all pairs. Clients without names count as well: what is linked to the right pseudonym is exposed.
 """
 
 from collections.abc import Iterator, Mapping
@@ -35,8 +34,8 @@ class Disclosures:
         items: int64[P].
         ratings: float64[P], NaN where none is claimed.
         certain: bool[P], whether the interaction is.
-        people: int64[G], which person each without a name is, of all parts; one of its own where
-            it is left out.
+        people: int64[G], which person each pseudonym is, over all parts; by default each is a
+            different person.
         up_to: what is unknown of vectors: nothing, their sign, or their sign and their length.
     """
 
@@ -77,7 +76,7 @@ class Disclosures:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class DisclosureClaim:
-    """Such knowledge of several rounds.
+    """Disclosures from several rounds.
 
     Args:
         parts: one per round.
@@ -176,7 +175,7 @@ def _judged(
 
 
 def _true_clients(part: Disclosures, train: RatingTable, values: FloatArray) -> IntArray:
-    """The true client of each: the one named, with the closest vector, or with most true claims.
+    """The true client of each: the named one, or that with the closest vector or most true claims.
 
     If several clients are possible, the one that rated the fewest other items is taken.
     """

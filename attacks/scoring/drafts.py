@@ -1,9 +1,9 @@
-"""Figures of drafts: which members' vectors they give away, and where members are.
+"""Figures of drafts: which members' vectors they disclose, and to which client members belong.
 
 A draft is the mean of some members' vectors. It *discloses* a member if it equals the member's own
 vector, and it *places* a member if the draft closest to its vector came from its client. The
-adversary would need the vector to look up a place: that figure is an upper bound. What a vector
-tells of its member's attributes is asked of disclosed members only.
+adversary would need the vector to look up the client, so this figure is an upper bound. Attributes
+are predicted from the vectors of disclosed members only.
 """
 
 from collections.abc import Iterator, Mapping
@@ -86,7 +86,7 @@ class Matches(NamedTuple):
         clients: int64[M'], theirs.
         holders: int64[M'], the sender of the closest draft; -1 without a name.
         disclosed: bool[M'], whether that draft is the member's vector.
-        drafts: how many there were.
+        drafts: number of drafts.
         named: whether all of them came under a name.
     """
 
@@ -135,8 +135,8 @@ def score_drafts(matches: Matches, *, prefix: str, seed: int) -> Scored:
 
     - ``disclosed_share``: members whose vector is a draft;
     - ``holder_accuracy``: members whose closest draft came from their client, where drafts arrive
-      under a name; ``_chance``: had drafts been dealt to clients at random; ``_lift``: above it.
-      Intervals and limits resample clients, whose members are placed together.
+      under a name; ``_chance``: if drafts were assigned to clients at random; ``_lift``: the gain
+      over that. Intervals and limits resample clients, whose members are placed together.
 
     Args:
         matches: members beside their closest drafts.
@@ -173,8 +173,8 @@ def score_disclosed(matches: Matches, attributes: Mapping[str, IntArray], *, see
     """Score how well the vectors of disclosed members predict their attributes.
 
     The vectors of all others, which no party has seen, are used neither to train nor to judge the
-    classifier. Nor is the draft closest to such a vector: to look it up would bring in the vector,
-    and any set of points, however noisy, would then seem to tell its attributes.
+    classifier. Nor is the draft closest to such a vector: looking it up would use the vector, and
+    any set of points, however noisy, would then seem to reveal its attributes.
 
     Args:
         matches: members beside their closest drafts.
@@ -197,7 +197,7 @@ def score_disclosed(matches: Matches, attributes: Mapping[str, IntArray], *, see
 
 
 def _chance(guesses: IntArray, clients: IntArray) -> float:
-    """Share of hits if the guesses were dealt to the members at random."""
+    """Share of hits if the guesses were assigned to the members at random."""
     size = int(max(guesses.max(), clients.max())) + 1
     shares = [np.bincount(each, minlength=size) / len(each) for each in (guesses, clients)]
     return float((shares[0] * shares[1]).sum())

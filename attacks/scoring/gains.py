@@ -1,15 +1,15 @@
 """The gain of a figure over what is known without the view: its interval and certain part.
 
-One home for every comparison that gates or sets a severity. A gain is the mean over clients (or
-other units) of the client's figure less its baseline. Its interval holds for the worst of the
+The only module that computes comparisons for gates and severities. A gain is the mean over clients
+(or other units) of the client's figure minus its baseline. Its interval holds for the worst of the
 rounds that were tried; its *certain* part is a lower limit that holds for all gains of an audit at
 once, with 99 %: exactly for hits, approximately for means, whose units count as independent.
 
-A mean over clients hides the few who lose everything. So *persons* are counted as well, each by
-itself: one whose whole set is told, or whose vector names it, unless a guess could have come to the
-same. How likely that is, of a guess made without the client's own messages, is bounded client by
-client; who could have been hit by luck is not counted, so a figure above 0 is wrong with the odds
-of the audit alone.
+A mean over clients hides the few who lose everything. So *persons* are counted as well: those whose
+whole set is found, or whom their vector names, unless a guess could have had the same result. The
+probability of a right guess without the client's own messages is bounded client by client; clients
+that could have been hit by luck are not counted, so a figure above 0 is wrong only with the error
+probability of the audit.
 
 References:
     [1] Bonferroni: the levels of all comparisons add up to the level of the family.
@@ -38,13 +38,13 @@ _MOST_LUCK = 10_000
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Persons:
-    """Which clients were hit, and how likely luck would have hit them.
+    """Which clients were hit, and bounds on the probability of a hit by chance.
 
     Args:
         hits: bool[B].
         odds: float64[B], natural logarithms of bounds on these probabilities.
-        guesses: each bound is of the guess that was made, not of the client's truth: then hits by
-            luck add up, and those beyond them count.
+        guesses: whether each bound is of the guess that was made, not of the client's truth: then
+            the number of hits beyond those expected by chance counts.
     """
 
     hits: BoolArray
@@ -52,7 +52,7 @@ class Persons:
     guesses: bool = False
 
     def counted(self, tail: float) -> int:
-        """Clients matched beyond chance, with this probability of one too many."""
+        """Number of clients matched beyond chance, with this probability that it is too high."""
         size = max(1, len(self.hits))
         telling = self.odds <= np.log(tail / 2 / size)
         sure = int(np.count_nonzero(self.hits & telling))
@@ -63,10 +63,10 @@ class Persons:
 
 
 def _by_luck(odds: FloatArray, tail: float) -> int:
-    """So many hits are exceeded with at most this probability: float64[K] odds of each.
+    """Number of hits that is exceeded with at most this probability, given float64[K] odds.
 
-    Hits with these odds exceed a number above their mean less often than those of as many trials
-    with the mean of the odds (Hoeffding 1956).
+    Hits with these odds exceed a number above their mean less often than hits of equally many
+    trials with the mean odds (Hoeffding 1956).
     """
     trials, mean = len(odds), min(1.0, float(odds.mean()))
     numbers = np.arange(min(trials, _MOST_LUCK) + 1)
@@ -77,9 +77,9 @@ def _by_luck(odds: FloatArray, tail: float) -> int:
 def luck_of_sets(sets: ItemSets, popularity: FloatArray, clients: int) -> FloatArray:
     """Bounds on the probability of each set among all of its size, drawn by popularity.
 
-    Items are in a set independently, with odds as their popularity says, and its size is given.
-    With the factor that makes the size the mean, the probability of the size has a lower bound
-    [4, 5], so that of the set has an upper one.
+    Model: items are in a set independently, with odds by their popularity, given the size of the
+    set. If the odds are scaled so that the mean is this size, the probability of the size has a
+    lower bound [4, 5], which gives an upper bound for the set.
 
     Args:
         sets: B sets.
@@ -114,7 +114,7 @@ def _of_size(weights: FloatArray, items: IntArray, size: int) -> tuple[float, fl
 
 
 def common_sets(sets: ItemSets) -> FloatArray:
-    """Share of the other sets that are the same: natural logarithms, float64[B]."""
+    """Share of the other sets that are equal to each, as natural logarithms: float64[B]."""
     marks = np.random.default_rng(0).integers(1, 2**63, sets.n_items, dtype=np.uint64)
     ends = np.concatenate([np.zeros(1, dtype=np.uint64), np.cumsum(marks[sets.items])])
     _, same, times = np.unique(np.diff(ends[sets.indptr]), return_inverse=True, return_counts=True)
@@ -146,11 +146,12 @@ _GAINS_PER_FINDING = 16
 """Upper bound on the gains of an attack."""
 
 _LEAST_ROOM = 30.0
-"""Units that the baseline must leave to be told apart, for a share of them to be measurable."""
+"""Fewest units, in expectation, that the baseline leaves open, for a share of them to be
+measurable."""
 
 
 class Level(NamedTuple):
-    """How sure a figure has to be.
+    """Confidence that figures need.
 
     Attributes:
         seed: seed of the bootstrap.
@@ -164,7 +165,7 @@ class Level(NamedTuple):
 
     @property
     def confidence(self) -> float:
-        """Of the interval of the worst round [1]."""
+        """Level of the interval of the worst round [1]."""
         return 1.0 - _INTERVAL_ERROR / self.tried
 
     @property
@@ -202,9 +203,9 @@ class Gain:
     def certain(self, level: Level) -> float | None:
         """Lower limit of the mean: exact for hits [2], else Student's; None below two units.
 
-        Student's limit is too high where few clients lose much and most gain little, so it is
-        lowered by what the skewness to that side asks for [3]. Losses too rare to be among the
-        units are in no such limit.
+        Student's limit is too high if few clients lose much and most gain little, so it is lowered
+        by a correction for skewness [3]. The limit does not account for losses too rare to occur
+        among the units.
         """
         known, tail = self._known, level.tail
         if len(known) < 2:
@@ -227,7 +228,7 @@ class Gain:
 
     @property
     def _hits(self) -> tuple[int | None, float]:
-        """Number of hits and the value of a miss where a unit is a hit or a miss."""
+        """Number of hits and the value of a miss, if every unit is a hit or a miss."""
         found = np.unique(self._known)
         if self.guesses and len(found) == 2 and abs(found[1] - found[0] - 1.0) < 1e-12:
             return int(np.count_nonzero(self._known == found[1])), float(found[0])
@@ -235,7 +236,7 @@ class Gain:
 
 
 class Estimate(NamedTuple):
-    """A gain that is not a mean over units.
+    """A gain that is not a mean over units, such as an AUC.
 
     Attributes:
         value: the gain.
@@ -277,15 +278,15 @@ def gain_figures(gains: Gains, level: Level) -> Figures:
 
 
 def headroom(gain: FloatArray, room: FloatArray) -> Gain | None:
-    """Share of what the baseline leaves to be learned: (x - p) / (1 - p) of the means.
+    """A gain as share of what the baseline leaves open: (x - p) / (1 - p) of the means.
 
     Args:
         gain: float64[n], x - p of each client; NaN where it has none.
         room: float64[n], 1 - p.
 
     Returns:
-        The ratio's linearisation, whose mean is the ratio and whose spread is its own to first
-        order; None where (1 - p) n < 30, as nothing can be told from so little room.
+        The linearised ratio: its mean is the ratio, and its spread is that of the ratio to first
+        order; None if (1 - p) n < 30, which is too little to measure a share.
     """
     known = np.isfinite(gain) & np.isfinite(room)
     gain, room = gain[known], room[known]

@@ -1,9 +1,9 @@
-"""Games: the harness gives an attack its view, keeps the truth, and scores the claims afterwards.
+"""Games: the harness gives an attack its view but not the truth, and scores the claims.
 
-Each kind of claim is a game of its own and stands beside its scorer, in a module of this package;
-this module does not know the kinds. Every figure stands beside two others: what is known without
-the view (the prior, or chance), and what the same claims give against permuted truth (the null
-control, which must sit at chance).
+Each kind of claim is a separate game, defined with its scorer in a module of this package; this
+module does not depend on the kinds. Every figure is compared with two others: the figure without
+the view (the prior, or chance), and that of the same claims against permuted truth (the null
+control, which must be at chance).
 """
 
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ from secure_fedrec.errors import UnstatedFactError
 from secure_fedrec.wire import Adversary, OwnUploads, Step, Transcript, View
 
 _SUMS = frozenset({"aggregate", "table", "public"})
-"""First words of the names of received sums: sums, and public arrays that they moved."""
+"""First words of the names of received sums and of public arrays that sums changed."""
 
 _PAYLOADS = (Step.UPLOAD, Step.SHARE, Step.DENOISE, Step.NOISE, Step.BAG)
 
@@ -79,9 +79,9 @@ class Finding:
             had all that it can read.
         received: names of what reached the adversary from others (``View.received``), and
             ``View.known``.
-        read: the part of it that the attack has read, if it was measured.
-        held: the part that holds information about clients: readable messages and sums, by name.
-            Only the price of the noise in them bounds what they tell.
+        read: those that the attack has read, if it was measured.
+        held: those that contain information about clients: readable messages and sums, by name.
+            What they tell is bounded only by the price of their noise.
         not_installed: the command that installs an extra which the attack would have used; empty
             without one.
         rounds: rounds whose messages it used.
@@ -128,7 +128,7 @@ def evaluate(
     """Run one attack on one adversary's view and score its claims.
 
     An attack that decodes the payloads of one round is tried on every recorded round; the finding
-    is that of the round in which it was strongest, the others stand in its details. Limits of
+    is that of the round in which it was strongest, the others are in its details. Limits of
     gains allow for the choice of the round, and for the other findings of the audit.
 
     Args:
@@ -172,7 +172,7 @@ def tried(
     seed: int,
     judged: int = 1,
 ) -> Finding:
-    """``evaluate``; of an attack that raises, a finding that says what and where.
+    """As ``evaluate``; if the attack raises, the finding states the error and its place.
 
     Args:
         attack: the attack.
@@ -260,12 +260,13 @@ def _score(attack: Attack, view: View, own: View, truth: GroundTruth, level: Lev
 
 
 def _received(view: View) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """What reached the adversary from others, by name: what must be read, and what is held.
+    """What reached the adversary from others, by name: what attacks must read, and what is held.
 
-    Attacks must read the adversary's prior knowledge as well. Sums of what it can read one by one
-    tell nothing beside it, hidden counts stand in the sum, and of sums under noise, and what they
-    move, the price says what they tell: attacks need not read them. Held is what tells of clients:
-    neither uploads that it cannot read, nor traffic, of which it sees sizes and times.
+    Attacks must read the adversary's prior knowledge as well. Attacks need not read sums of
+    messages that the adversary can read one by one, counts that the sum contains, or sums with
+    noise and what these change, which are bounded by a price. Held are messages that tell something
+    about clients: not uploads that it cannot read, nor traffic, of which it sees only sizes and
+    times.
     """
     told, knowledge = view.received(), Knowledge.of(view)
     heads, answered, silent = [name.partition(" ")[0] for name in told], set[str](), {"traffic"}

@@ -1,9 +1,9 @@
-"""Held-out interests: items a client will choose and has not trained on, told from all others.
+"""Held-out interests: items that a client will choose and has not trained on, against all others.
 
-Judged over the items outside the client's training set only: those it trained on are the other half
-of its secrets, and telling them apart is not part of this game. An adversary knows popularity, and
-what is held out is popular. So the claim is also taken together with it, the claim first and
-popularity where it ties; what counts is the gain of both over popularity alone.
+Judged over the items outside the client's training set only, since finding its training items is
+another game. An adversary knows popularity, and what is held out is popular. So items are also
+ranked by claim and popularity, the claim first and popularity for ties; what counts is the gain
+over popularity alone.
 """
 
 from collections.abc import Mapping
@@ -100,7 +100,7 @@ def _judged(
     """The results for each client of a block.
 
     Returns:
-        AUC of the claim, of popularity, of both, and of the claim against dealt labels; pairs;
+        AUC of the claim, of popularity, of both, and of the claim against permuted labels; pairs;
         positives; and AUC of the claim after each number of rounds of its history.
     """
     own = truth[claim.clients[places]]
@@ -123,6 +123,6 @@ def _grid(scores: FloatArray | Rows, places: IntArray) -> npt.NDArray[Any]:
 
 
 def _blocks(clients: int, items: int) -> list[slice]:
-    """Blocks of clients all of whose items fit in memory; at least one client each."""
+    """Blocks of clients whose items all fit in memory; at least one client each."""
     size = max(1, _PAIRS_AT_ONCE // max(1, items))
     return [slice(start, start + size) for start in range(0, max(1, clients), size)]

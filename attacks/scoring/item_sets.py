@@ -1,7 +1,7 @@
-"""Sets of items of every client, and the pairs of two families of sets, block by block of clients.
+"""Sets of items of every client, and the pairs of two families of sets, by blocks of clients.
 
-A view shows of each client the few items that its messages name: ragged sets, no grid of clients by
-items. They are read block by block where they do not fit in memory at once.
+A view shows, for each client, the few items that its messages name: ragged sets, not a grid of
+clients by items. They are read block by block where they do not fit in memory at once.
 """
 
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
 _PAIRS_AT_ONCE = 1 << 21
-"""Pairs that are held in all their columns, which take some 180 bytes of each."""
+"""Number of pairs held in memory with all columns, some 180 bytes each."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -99,7 +99,7 @@ class ItemSets:
         return ItemSets(indptr=indptr, items=self.items[places], n_items=self.n_items)
 
     def sparse(self, values: npt.NDArray[Any]) -> "csr_array[Any, tuple[int, int]]":
-        """[B, m] with a value of each pair; of those that are added up, zeros are left out."""
+        """Sparse [B, m] with the values of the pairs; zeros are left out."""
         from scipy.sparse import csr_array  # noqa: PLC0415 - who only reads of attacks need not wait
 
         # 32-bit indices like those of items: SciPy would copy mixed widths to the larger one.
@@ -122,14 +122,14 @@ class ItemSets:
 
     @cached_property
     def digest(self) -> bytes:
-        """Of everything in it."""
+        """Digest of its contents."""
         whole = sha256(f"{len(self)} {self.n_items} ".encode())
         for column in (self.indptr, self.items):
             whole.update(np.ascontiguousarray(column).data)
         return whole.digest()
 
     def dealt(self, seed: int) -> "ItemSets":
-        """Sets of the same sizes, drawn at random; those that many attacks ask for are kept."""
+        """Sets of the same sizes, drawn at random; cached if many attacks use them."""
         return _DEALT.get((self.digest, seed), lambda: self._dealt(seed))
 
     def _dealt(self, seed: int) -> "ItemSets":
@@ -170,7 +170,7 @@ class Joined(NamedTuple):
 
 
 def spans_of(*sets: ItemSets) -> list[slice]:
-    """Blocks of clients of so many pairs that all columns of them can be held; one at least."""
+    """Blocks of clients whose pairs fit in memory with all columns; one client at least."""
     ends = np.sum([each.indptr for each in sets], axis=0)
     found, first = [], 0
     while first < len(ends) - 1:

@@ -1,4 +1,4 @@
-"""Inner loops of scoring, compiled: whole numbers only, so that any order of them is exact."""
+"""Inner loops of scoring, compiled: only whole numbers, so that sums are exact in any order."""
 
 from typing import NamedTuple
 
@@ -17,8 +17,8 @@ class ByClass(NamedTuple):
         hit_ends: int64[n_clients + 1].
         misses: float64[N - P].
         miss_ends: int64[n_clients + 1].
-        taken: int32[N], the run of ``Rest`` that each is taken from, ascending for each client;
-            empty without them.
+        taken: int32[N], the run of ``Rest`` from which each is removed, ascending for each client;
+            empty without ``Rest``.
     """
 
     hits: FloatArray
@@ -31,14 +31,14 @@ class ByClass(NamedTuple):
 class Rest(NamedTuple):
     """Pairs that are not listed, all of them negative.
 
-    A client's are the items of the row that it shares with others, less those that are listed.
+    They are the items of a row that clients share, minus those that are listed for the client.
 
     Attributes:
         values: float64[R]; row h has ``values[runs[h]:runs[h + 1]]``, distinct and ascending.
-        below: int64[R + 1], items in front of each, of all rows.
+        below: int64[R + 1], number of items before each, over all rows.
         runs: int64[H + 1].
         row: int64[n_clients], of each client.
-        taken: int32[N], for each listed pair the place in ``values`` of what its item has there.
+        taken: int32[N], for each listed pair the place in ``values`` of its item's value.
     """
 
     values: FloatArray
@@ -51,7 +51,7 @@ class Rest(NamedTuple):
     def of_rows(
         cls, rows: FloatArray, row: IntArray, owners: IntArray, items: IndexArray
     ) -> "Rest":
-        """What is not listed of rows float64[H, m] of which client b has ``rows[row[b]]``."""
+        """The unlisted items of rows float64[H, m], of which client b has ``rows[row[b]]``."""
         parts = [np.unique(each, return_inverse=True, return_counts=True) for each in rows]
         runs = bounds_of([len(values) for values, _, _ in parts])
         place = np.stack([runs[h] + of_item for h, (_, of_item, _) in enumerate(parts)])

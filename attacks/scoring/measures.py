@@ -1,8 +1,8 @@
 """The record of a figure in ``figures.toml``, and what follows from it.
 
 Gates, findings, severities, sentences, the schema and the page of a report, controls and
-``explain`` read ``MEASURES``; nothing else lists figures. A record says how bad its figure is and
-what it reaches where it must; one that says neither is refused when it is read.
+``explain`` read ``MEASURES``; figures are listed nowhere else. A record states the severity of its
+figure and the floor on planted data; a record without them is refused when it is read.
 """
 
 import math
@@ -33,7 +33,7 @@ class Rule(Protocol):
         """The floor."""
 
     def grade(self, key: str, figures: Figures) -> str:
-        """Severity of a finding as far as this figure says."""
+        """Severity of a finding by this figure alone."""
 
 
 _HIGH, _MEDIUM, _LEAST = 0.20, 0.05, 0.02
@@ -44,7 +44,8 @@ class Gained(NamedTuple):
     """Severity of a gain over what is known without the view, by its certain part.
 
     High from 0.20, medium from 0.05; a gain below 0.02 is not a finding, however certain, and above
-    it is low. Certain is the lower limit that holds for all gains of an audit (``gains``).
+    it is low. The certain part is the lower limit that holds for all gains of an audit at once
+    (``gains``).
     """
 
     floor: Floor
@@ -78,7 +79,7 @@ class Behind(NamedTuple):
     beside: Mapping[str, float] = MappingProxyType({})
 
     def grade(self, key: str, figures: Figures) -> str:
-        """Critical or left to the gains."""
+        """Critical, or None: then the gains decide."""
         if self.critical is None:
             return "info"
         needed = {key: self.critical, **self.beside}
@@ -118,8 +119,8 @@ class Exposed(NamedTuple):
 
     Attributes:
         floor: the floor.
-        share: key of their share of all, if it counts.
-        profile: key of the largest exposed share of a client, if it counts.
+        share: key of their share of all clients, if graded as well.
+        profile: key of the largest exposed share of a client, if graded as well.
     """
 
     floor: Floor
@@ -127,7 +128,7 @@ class Exposed(NamedTuple):
     profile: str = ""
 
     def grade(self, key: str, figures: Figures) -> str:
-        """By the first of them, their share and the worst-off."""
+        """By their number, their share, and the largest exposed share of a client."""
         if _value(figures, key) < 1.0:
             return "info"
         many = _value(figures, self.share) >= _MANY
@@ -140,10 +141,10 @@ class Exposed(NamedTuple):
 
 
 class Context(NamedTuple):
-    """Rule of a figure that helps to read others and does not have a severity.
+    """Rule of a figure without a severity, which helps to read other figures.
 
     Attributes:
-        why: it is not, in words.
+        why: why it has none, in words.
         floor: the floor.
     """
 
@@ -175,9 +176,9 @@ class Measure:
         words: its clause of the sentence that a privacy officer reads, "names {label_accuracy:%} of
             them[ (by chance: {label_base_rate:%})]" say; "" if it has none. What stands in brackets
             is left out where one of its figures is missing, and the whole clause where another is.
-        said: the clause is said of values strictly between these.
-        secret: what becomes known where the figure is bad, "rated set" say: whoever documents one
-            secret as a leak says nothing of another.
+        said: the clause is used for values strictly between these.
+        secret: what becomes known where the figure is bad, "rated set" say: documenting one secret
+            as a leak does not document another.
         key: in findings, gates and reports.
         kind: kind of the claims that it judges.
 
@@ -246,7 +247,7 @@ class Measure:
 
 
 def _grades(rule: Any) -> bool:
-    """Whether a rule tells something: one of a kind, with all that the kind needs."""
+    """Whether a severity rule is complete: of a known kind, with all that the kind needs."""
     match rule:
         case Context(why=why):
             return isinstance(why, str) and bool(why.strip())
@@ -264,7 +265,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _is_positive(value: Any) -> bool:
-    """Whether it is a number above zero: one of zero is reached by silence, NaN by nothing."""
+    """Whether a floor is a number above zero; an attack that claims nothing reaches 0."""
     return _is_number(value) and value > 0
 
 
@@ -279,9 +280,9 @@ def catalogue(told: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Measure]:
     """Measures by key, from records by kind of claim (``figures.toml``).
 
     Raises:
-        KeyError, TypeError: a record leaves something out, or says something that no record does.
-        ValueError: a group names no secret, two figures have one key, or one is judged by a gain
-            that nothing measures, or that tells another secret.
+        KeyError, TypeError: a record lacks a field, or has an unknown one.
+        ValueError: a group does not name a secret, two figures have the same key, or one is judged
+            by a gain that is unknown or tells another secret.
     """
     known: dict[str, Measure] = {}
     for kind, group in told.items():
@@ -374,6 +375,6 @@ def listed_keys() -> tuple[str, ...]:
 
 
 def severity_of(figures: Figures) -> str:
-    """How bad figures are: as the worst of them says."""
+    """Severity of figures: that of the worst."""
     grades = {each.severity.grade(each.key, figures) for each in MEASURES.values()}
     return min(grades, key=SEVERITIES.index)

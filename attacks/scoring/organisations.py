@@ -1,23 +1,23 @@
 """Games on an organisation's item vectors: how often items were chosen, and its users.
 
-**Sales.** The adversary knows sales of its own, of items that both have, and fits a linear probe to
+**Sales.** The adversary knows its own sales of items that both have, and fits a linear probe to
 them: from the organisation's vectors of these items to the logarithm of how often they sell at
-home. The harness plays that part, as it has the counts. Only items that the adversary does not sell
-are judged: without the vectors it knows nothing of these. Where it is shown no others, those that
-both sell are judged, beside its own sales of them, which tell most of it. An adversary that sells
-nothing (a server) is given the sales of all other organisations, which is more than any party
-knows.
+home. The harness does this, since it has the counts. Only items that the adversary does not sell
+are judged: without the vectors it does not know anything about these. If it sees no others, items
+that both sell are judged, compared with its own sales of them, which already tell most. An
+adversary that sells nothing (a server) is given the sales of all other organisations, which is more
+than any party knows.
 
 **Members.** The adversary has records of persons, what each has chosen, and asks of each whether it
-is of a user of the organisation. Vectors are trained on what the same users choose together; so the
-choices of one whom they were trained on are explained by them better than those of another. The
-statistic is the share of a record, beside what popularity explains of it, that is a linear function
-of the vectors. The harness plays the part of the records: they are candidates in the truth, users
-of all organisations, of which those of the others stand for persons who are not users of the
-organisation. How many items a person chose says something too, in a small federation by chance: it
-stands beside, whichever way round is better, and what counts is the gain over it. What else is
-known of people beforehand is not in it: where organisations' users differ in taste, vectors that
-were not trained on any user, such as genres, tell them apart as well.
+is of a user of the organisation. Vectors are trained on what the same users choose together; so
+they explain the choices of a person on whom they were trained better than those of others. The
+statistic is the share of a record, after removing what popularity explains, that is a linear
+function of the vectors. The harness plays the part of the records: they are candidates in the
+truth, users of all organisations, of which those of the others stand for persons who are not users
+of the organisation. The number of items that a person chose also has some AUC, in a small
+federation by chance: it is the comparison value, in the better direction, and what counts is the
+gain over it. Other prior knowledge is not considered: if users of organisations differ in taste,
+vectors that were not trained on any user, such as genres, tell them apart as well.
 """
 
 from collections.abc import Callable, Sequence
@@ -38,13 +38,13 @@ SELLS: Final = 5
 """Fewest interactions of an item that counts as selling."""
 
 _RIDGE: Final = 1e-2
-"""Share of a feature's spread that the probe is pulled to zero by."""
+"""Ridge of the probe, relative to a feature's spread."""
 
 _FEWEST: Final = 20
-"""Items to fit or to judge, and candidates of either sort; fewer tell nothing."""
+"""Fewest items to fit or to judge, and fewest candidates of either kind."""
 
 _ROUNDING: Final = 1e-12
-"""A record of which popularity leaves no more than this share is explained by it."""
+"""A record counts as explained by popularity if at most this share is left."""
 
 _CHOICES: Final = 3
 """Fewest choices of a candidate that is judged."""
@@ -59,7 +59,7 @@ class _Told(NamedTuple):
         null: the same with truths dealt to items, or persons, at random.
         variance: variance of the figure by chance.
         size: items, or persons, judged.
-        auc: AUC of items that sell; None where all do, or none.
+        auc: AUC of items that sell; None if all do, or none does.
         sold: whether the adversary sells the items.
         members: users among the persons.
     """
@@ -121,7 +121,7 @@ class SalesClaim(OrganisationClaim):
     few = f"fewer than {_FEWEST} items are known to the adversary, or left to be told"
 
     def judged(self, truth: IntArray, corrupted: frozenset[int], seed: int) -> Scored:
-        """How often items were chosen, mean over organisations, whose sales the adversary's know.
+        """How often items were chosen, mean over organisations other than the adversary's.
 
         Raises:
             ValueError: a vector is not finite.
@@ -222,7 +222,7 @@ def _sales(
 
 
 def probe(features: FloatArray, values: FloatArray, known: BoolArray) -> FloatArray:
-    """Ridge regression of values where they are known, read out everywhere: float64[k].
+    """Ridge regression of values where they are known, evaluated everywhere: float64[k].
 
     Args:
         features: float64[k, F].

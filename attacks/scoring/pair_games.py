@@ -1,16 +1,17 @@
 """Games on sums of co-occurrences about a client whose row is known: membership and next choice.
 
-**Membership.** The adversary knows a candidate's row x, all but what is held out of it, and asks
-whether its x x^T is in the sums. A coin decides: the sums are as they are, or the same without that
-client, noise and all. The harness plays the part of the row. Judged is the AUC over all clients of
-both worlds at one threshold. A pair of the row that no client has proves that the row is not in the
-sums. Beside proofs, the score is how far pairs of the row lie above their part that all clients'
-tastes explain: the leading eigenvectors of the sums of that world, as far as they stand out of the
-noise. Without the view both worlds are alike: chance is one half.
+**Membership.** The adversary knows a candidate's row x, except held-out items, and has to tell
+whether x x^T is in the sums. The sums are either unchanged or without that client's part, with the
+same noise. The harness supplies the row. Judged is the AUC over all clients of both worlds at one
+threshold. A pair of the row that no client has proves that the row is not in the sums. Beside
+proofs, the score is how far pairs of the row lie above their part that all clients' tastes explain:
+the leading eigenvectors of the sums of that world that exceed the noise. Without the view both
+worlds are equal, so chance is one half.
 
 **Next choice.** EASE's regression on the sums ranks the items that a client does not have by those
-it has; held-out ones are to come first. That is what the model is for, and it is so of people who
-are in no sum. So what counts is the gain over the same regression without the client.
+it has; held-out ones should come first. This is the purpose of the model, and it works for people
+who are not in the sums as well. So what counts is the gain over the same regression without the
+client.
 """
 
 from collections.abc import Iterator
@@ -36,23 +37,24 @@ _DIRECTIONS, _ITEMS_EACH = 16, 8
 """Largest number of eigenvectors for tastes, and fewest items for each."""
 
 _LEAST_DOUBT, _ACROSS = 0.05, 1e-9
-"""Variance of a pair that no client is expected to have; length below which a vector is rounding
-error.
+"""Variance of a pair that no client is expected to have, and length below which a vector is a
+rounding error.
 """
 
 _SPAN = 3.0
-"""Width of the range of one client's term of an area: two shares less the area."""
+"""Width of the range of one client's term of an AUC: two shares minus the AUC."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PairSumsClaim:
-    """Sums that contain the others' rows.
+    """Sums that contain the rows of the other clients.
 
     Args:
         matrix: float64[m, m].
-        noise: standard deviation of what is added to the diagonal; sqrt(1 / 2) of it beside that.
+        noise: standard deviation of the noise in the diagonal; sqrt(1 / 2) times that elsewhere.
         floor: fewest clients of a pair that is not 0.
-        largest_norm: a row x of more items counts as this over its items; None for all alike.
+        largest_norm: a row x with more items is scaled by this over its number of items; None for
+            no scaling.
     """
 
     matrix: FloatArray
@@ -61,7 +63,7 @@ class PairSumsClaim:
     largest_norm: float | None
 
     def weight(self, size: int) -> float:
-        """Of the x x^T of a row of so many items."""
+        """The weight of x x^T of a row with so many items."""
         return 1.0 if self.largest_norm is None else min(1.0, self.largest_norm / max(size, 1))
 
 
@@ -85,7 +87,7 @@ class MembershipClaim(PairSumsClaim):
     unknown: BoolArray | None = None
 
     def scored(self, case: Case) -> Iterator[Scored]:
-        """Compare both worlds of every client."""
+        """Score both worlds of every client."""
         clients, rows = _honest_rows(case)
         scores, proven = np.zeros((2, len(clients))), np.zeros((2, len(clients)), dtype=bool)
         leading = self._leading()
@@ -121,7 +123,7 @@ class MembershipClaim(PairSumsClaim):
         )
 
     def _leading(self) -> "_Leading":
-        """Eigenvectors that stand out of the noise, few for the size of the sums."""
+        """Eigenvectors that exceed the noise, few relative to the size of the sums."""
         from scipy.sparse.linalg import eigsh  # noqa: PLC0415 - who only reads need not wait
 
         size = len(self.matrix)
@@ -133,7 +135,7 @@ class MembershipClaim(PairSumsClaim):
         return _Leading(values[kept], vectors[:, kept])
 
     def _beyond(self, sums: FloatArray, told: FloatArray) -> float:
-        """How far pairs of a row lie above their expected values, in deviations.
+        """How far pairs of a row lie above their expected values, in standard deviations.
 
         Args:
             sums: float64[k, k], of the items of the row.
@@ -157,10 +159,10 @@ class _Leading(NamedTuple):
     vectors: FloatArray
 
     def within(self, items: IndexArray | IntArray, total: float, weight: float) -> FloatArray:
-        """What they explain of the pairs of a row x, were w x x^T not in the sums: float64[k, k].
+        """Expected values of the pairs of a row x if w x x^T were not in the sums: float64[k, k].
 
-        The eigenvectors without it are sought where those of the sums and x span (Ritz): there the
-        sums are diagonal, as no eigenvector is mixed with what lies across all of them.
+        The eigenvectors without it are approximated within the span of those of the sums and x
+        (Ritz), where the sums are diagonal.
 
         Args:
             items: int[k], those of x.

@@ -1,15 +1,15 @@
-"""A rated set as told by a view together with public knowledge.
+"""Ranks items by a view and public knowledge together.
 
-An adversary has all public knowledge, so an attack that orders the items it saw at random
-understates its view. The harness, which knows the truth, stands in for the adversary's calibration
-(it knows the protocol and can simulate it): on one half of the clients it fits how likely an item
-is rated given popularity and what the attack says of it, and picks the rule that ranks best there;
-the rule is applied to the other half, and the other way round. No client's truth is in the ranking
-of its own items, and a view that adds nothing is given no weight.
+An adversary also has public knowledge, so an attack that ranks the items it saw at random
+understates what its view tells. The harness, which knows the truth, stands in for the adversary's
+calibration (it knows the protocol and can simulate it): on one half of the clients it fits how
+likely an item is rated given popularity and what the attack says of it, and picks the rule that
+ranks best there; the rule is applied to the other half, and vice versa. A client's truth does not
+affect the ranking of its own items, and a view that adds nothing gets no weight.
 
-Clients of whom a view shows something, and clients of whom it shows noise, are told apart by what
-is said of each alone (``kinds_of``), and have rules of their own: few of the former would else be
-ranked by the rule that suits the many.
+Clients of whom a view shows something, and clients of whom it shows noise, are distinguished by
+their scores alone (``kinds_of``) and have separate rules: otherwise a minority would be ranked by
+the rule that suits the majority.
 """
 
 from dataclasses import replace
@@ -32,7 +32,7 @@ _RIDGE = 1.0
 _STEPS = 25
 _SETTLED = 1e-6
 _CLEARLY = 2.0
-"""Standard errors by which a rule has to beat popularity on the clients it is learned from."""
+"""Standard errors by which a rule must beat popularity on the clients from which it is learned."""
 
 _POPULARITY, _SCORE_FIRST, _FITTED = range(3)
 
@@ -62,8 +62,8 @@ def combined_scores(game: CatalogueGame, public: PublicRanking) -> Table:
 def _best_rule(rules: "_Rules", learn: int, kind: int) -> int:
     """The rule that names most on these clients; popularity unless another is clearly better.
 
-    Where there are none, an attack that marks items and leaves most others alike is taken at its
-    word.
+    Without clients to learn from, an attack that marks items and gives most others the same score
+    is ranked by its own scores.
     """
     best, rule = rules.precision(_POPULARITY, learn, kind), _POPULARITY
     if not len(best) and kind == _MARKED:
@@ -82,8 +82,8 @@ def kinds_of(scores: Rows, part: Part) -> IntArray:
     """The kind of scores of each client of a block: int64[b].
 
     Nothing (all items have one score), marks (more than half of them have the lowest one), or
-    grades. Words that hide an upload leave no two items alike, and an upload that can be read
-    leaves those alike that it does not touch.
+    grades. In a hidden upload no two items have equal scores; in a readable one all untouched items
+    do.
     """
     indptr, size = part.pairs.indptr, scores.listed.n_items
     if isinstance(scores.rest, np.ndarray):  # the same claim about all clients
@@ -138,7 +138,7 @@ class _Rules:
         self.kinds: IntArray = np.concatenate(kinds)
 
     def precision(self, rule: int, half: int, kind: int) -> FloatArray:
-        """Precision of a rule on the clients of a kind of the half that it is learned from."""
+        """Precision of a rule on the clients of one kind and half from which it is learned."""
         if rule not in self._precision:
             table: Table = self.public.table
             if rule != _POPULARITY:
@@ -152,7 +152,7 @@ class _Rules:
 
         Args:
             rules: int64[2, kinds], of each half and kind of client.
-            own: whether it is learned from that half itself, not from the other.
+            own: whether each half uses the rule learned from itself, not from the other.
         """
         make = [partial(self._ranked, span, rules, own) for span in self.game.spans]
         return BlockedTable(make)
@@ -177,7 +177,7 @@ class _Rules:
     def _rule(
         self, rule: int, part: Part, half: int, learned: int
     ) -> tuple[FloatArray, FloatArray, IntArray]:
-        """Scores of all listed pairs as if of one half, rows of the others, and whose is which."""
+        """Scores of all listed pairs by the rules of a half, rows of the others, and whose row."""
         row = np.zeros(len(part.pairs.indptr) - 1, dtype=np.int64)
         rest = self.public.rows[half][None]
         if rule == _POPULARITY:
@@ -193,7 +193,7 @@ class _Rules:
         return listed, log_odds[level.rest, self.place[half][None]], level.row
 
     def _level(self, part: Part) -> _Level:
-        """Evidence: the score itself, or its octave of many; whether the pair is seen; the kind."""
+        """Levels of evidence: the score, or its octave of many; whether it is seen; the kind."""
         level, kinds = self._said(part), self.kinds[part.pairs.span]
         found, row = np.unique(kinds * len(level.rest) + level.row, return_inverse=True)
         kind, rest = np.divmod(found, len(level.rest))
@@ -227,8 +227,8 @@ class _Rules:
     def _fitted(self) -> FloatArray:
         """Log odds of being rated by evidence and popularity, learned from each half.
 
-        One logistic regression on log popularity per level of evidence, drawn by a ridge towards
-        the one that has no evidence. float64[2, levels, counts]; levels that do not occur are 0.
+        One logistic regression on log popularity per level of evidence, shrunk by a ridge towards
+        the regression without evidence. float64[2, levels, counts]; levels that do not occur are 0.
         """
         pairs, hits = self._counted()
         there = np.flatnonzero(pairs.sum(axis=(0, 2)))
@@ -278,13 +278,13 @@ def _octave(left: IntArray, right: IntArray, size: int) -> IntArray:
 def _logistic(
     pairs: FloatArray, hits: FloatArray, x: FloatArray, start: FloatArray, ridge: float
 ) -> FloatArray:
-    """Intercept and slope of several regressions by damped Newton steps: float64[K, 2].
+    """Intercept and slope of several logistic regressions, by damped Newton steps: float64[K, 2].
 
     Args:
         pairs: float64[K, G], examples of regression k at x[g].
         hits: float64[K, G], positives among them.
         x: float64[G].
-        start: float64[K, 2], where to begin, and what the ridge draws to.
+        start: float64[K, 2], the initial values, towards which the ridge shrinks.
         ridge: its weight.
     """
     found = start.copy()

@@ -1,4 +1,4 @@
-"""Figures about a client's examples: their most frequent class, and their counts."""
+"""Claims about a client's examples: their most frequent class, and their distribution."""
 
 from dataclasses import dataclass
 
@@ -37,7 +37,7 @@ class LabelClaim(SecretClaim):
         """Judge a class per client.
 
         - ``label_accuracy``: share of clients whose class has the highest score, ties shared;
-        - ``label_chance``: the same had every guess been dealt to a client at random;
+        - ``label_chance``: the same if guesses were assigned to clients at random;
         - ``label_base_rate``: share of the most frequent class, the best guess that reads nothing;
         - ``label_lift``: accuracy above the base rate.
         """

@@ -1,4 +1,4 @@
-"""A game over a catalogue, in blocks of clients, and rankings without their data."""
+"""A game over a catalogue, in blocks of clients, and rankings that do not use a client's data."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -50,7 +50,7 @@ class CatalogueGame:
         self.support: Table = BlockedTable([partial(self._support, span) for span in self.spans])
 
     def part(self, span: slice) -> Part:
-        """One block; a single one is kept."""
+        """The data of one block; a single block is cached."""
         if self._only is not None:
             return self._only
         pairs = joined(self.scores.listed, self.labels, span)
@@ -66,7 +66,7 @@ class CatalogueGame:
         return self.part(span).table
 
     def _support(self, span: slice) -> ScoreTable:
-        """The game within the seen items."""
+        """The game restricted to the visible items."""
         if self.visible is None:
             return self._table(span)
         part = self.part(span)
@@ -103,11 +103,11 @@ class Standing(NamedTuple):
     """How a client's scores compare with each other.
 
     Attributes:
-        left: int64[T], pairs of the client with smaller scores, of each that is listed.
-        right: int64[T], with no larger ones.
-        rest_left: int64[b], of each pair that is not listed; [m], by item, of a row for all
-            clients.
-        rest_right: positives among the rest.
+        left: int64[T], for each listed pair, the pairs of the client with smaller scores.
+        right: int64[T], those with scores that are not larger.
+        rest_left: as ``left``, for unlisted pairs: int64[b], or int64[m] by item of a row that all
+            clients share.
+        rest_right: likewise, as ``right``.
         shared: whether it is such a row.
     """
 
@@ -154,8 +154,8 @@ def ranked(rows: FloatArray, row: IntArray, labels: ItemSets, own: float) -> Sco
 
 _CHANCE = 0.5
 _CLEARLY = 1.0
-"""Standard errors above chance that a ranking needs to be used: the best of several is above by
-chance.
+"""Standard errors above chance that a ranking must reach to be used, since the best of several is
+above chance by luck.
 """
 
 
@@ -166,11 +166,12 @@ class PublicRanking:
     Attributes:
         rows: float64[2, m], the ranking for each half of the clients; equal values are ties.
         learned: float64[2, m], the same for rankings that each half of the clients gives for the
-            other. A rule fitted on counts that leave one client out could take them from the counts
-            of all, where these are released, and be left with that client's set.
+            other. Such a rule, fitted on counts without one client, could be subtracted from
+            released counts of all, which would reveal that client's set.
         half: int64[B], of each client.
         labels: the clients' sets.
-        own: what the items in a client's own set have less than the rows say: 1 in counts of all.
+        own: what is subtracted for items in a client's own set: 1 if rows are counts of all
+            clients.
     """
 
     rows: FloatArray
@@ -191,7 +192,7 @@ class PublicRanking:
         return np.asarray(values - self.own * part.pairs.labels if self.own else values)
 
     def within(self, game: CatalogueGame) -> Table:
-        """The game that ranks by it within the seen items."""
+        """The game that ranks by it, restricted to the visible items."""
         visible = game.visible
         if visible is not None and isinstance(visible.rest, np.ndarray):
             kept, sets = visible.rest, game.labels
@@ -220,11 +221,11 @@ def halved(clients: int, seed: int) -> IntArray:
 def public_ranking(game: CatalogueGame, popularity: FloatArray, seed: int) -> PublicRanking:
     """The best ranking of items without a client's data, in counts of raters.
 
-    The best of popularity among all others or among the other half of the clients, of what an
-    attack says of that half (nothing in it is about this one; released counts are such a ranking),
-    of its reverse; or nothing, if none is clearly better than chance. So it is where counts are
-    nearly equal: the client itself is left out of them, so its own items would rank last. This is
-    done by the harness and is not knowledge of any party.
+    The best of: popularity among all others, popularity among the other half of the clients, the
+    attack's mean ranks for that half (which do not depend on this client; released counts are such
+    a ranking), and their reverse; or none, if none is clearly better than chance. None is better if
+    counts are nearly equal: the client itself is left out of them, so its own items would rank
+    last. The harness does this; no party knows the ranking.
 
     Args:
         game: the attack's scores, against the sets; rankings are compared by their mean AUC.
@@ -250,7 +251,7 @@ _Counted = tuple[PublicRanking, PublicRanking, PublicRanking]
 
 
 def _counted(popularity: FloatArray, labels: ItemSets, seed: int) -> _Counted:
-    """No ranking, the one of all others' counts, and the one of the other half's."""
+    """Three rankings: none, by the counts of all others, and by the counts of the other half."""
     half = halved(len(labels), seed)
     in_half = half[labels.owners] * labels.n_items + labels.items
     own_half = np.bincount(in_half, minlength=2 * labels.n_items).reshape(2, labels.n_items)
@@ -264,7 +265,8 @@ def _counted(popularity: FloatArray, labels: ItemSets, seed: int) -> _Counted:
 
 
 _COUNTED: Bounded[_Counted] = Bounded(512 * 2**20, lambda kept: 150 * len(kept[0].labels.items))
-"""The tables of three rankings with their sorted scores take some 50 bytes an item each."""
+"""Number of items of a block: three rankings with their sorted scores take some 50 bytes per item
+each."""
 
 
 def _said_of_others(

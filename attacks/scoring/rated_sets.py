@@ -69,7 +69,7 @@ def history_figures(history: Mapping[int, Rows], labels: ItemSets) -> dict[str, 
 
 _CHANCE = 0.5
 _WIDTH_95 = 2 * 1.96
-"""Half width of a 95 % interval in standard deviations."""
+"""Half width of a 95 % interval, in standard deviations."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -85,8 +85,8 @@ class RatedSetClaim:
         predicted: bool[B, m], the rated set as guessed outright; None if the attack only ranks.
         history: round count -> float[B, m], scores had the adversary stopped after so many rounds;
             0 where nothing was seen.
-        sure: bool[B], whose set as guessed outright the attack knows to be right: of all of them
-            fewer than 2^-20 are expected to be wrong. None for nobody's.
+        sure: bool[B], clients whose guessed set is certain: fewer than 2^-20 of all such sets are
+            expected to be wrong. None for nobody's.
 
     Raises:
         ValueError: fields list different pairs, or mark pairs that they do not list.
@@ -234,10 +234,10 @@ def _combined_figures(
 
 
 def _tail_figures(game: CatalogueGame, public: PublicRanking, seed: int) -> tuple[Figures, Gains]:
-    """TPR at low FPR, beside popularity's own.
+    """TPR at low FPR, compared with that of popularity.
 
-    Pairs are pooled over clients, so scores that only say who is active have a TPR: the gain is
-    over that as well, the TPR of the same scores dealt to each client's items at random.
+    Pairs are pooled over clients, so scores that only tell how active clients are also have a TPR:
+    the gain is also over that, the TPR of the same scores dealt to each client's items at random.
     """
     catalogue, prior, dealt = game.table, public.table, game.dealt(seed)
     one, without, active = (
@@ -257,10 +257,10 @@ def _tail_figures(game: CatalogueGame, public: PublicRanking, seed: int) -> tupl
 
 
 def _informed(prior: FloatArray) -> FloatArray:
-    """Every client's AUC of popularity, or chance for all where it ranks backwards.
+    """Every client's AUC of popularity, or chance for all if it ranks in reverse.
 
     The client itself is left out of the counts, so where they are nearly equal its own items rank
-    last. This is done by the harness and is not knowledge of any party.
+    last. The harness does this; no party knows the ranking.
     """
     known = prior[np.isfinite(prior)]
     forward = len(known) and known.mean() >= _CHANCE

@@ -31,10 +31,9 @@ class RatingClaim:
     def scored(self, case: Case) -> Iterator[Scored]:
         """Judge it: share of the clients' ratings named exactly, compared with a constant.
 
-        Every rating of the clients counts. Where the attack abstains the adversary makes the best
-        public guess: the most frequent rating of all, or of the item among the other clients,
-        whichever is right more often. All figures are shares of all these ratings; gains are
-        resampled by client:
+        Every rating of the clients counts. If the attack abstains, the best public guess counts:
+        the most frequent rating of all, or of the item among the other clients, whichever is right
+        more often. All figures are shares of all these ratings; gains are resampled by client:
 
         - ``rating_accuracy``; ``rating_mode_accuracy`` of that constant alone;
         - ``coverage``: share of the ratings that the attack names at all;
@@ -71,7 +70,7 @@ class RatingClaim:
 
 
 def _said(claim: RatingClaim, train: RatingTable) -> FloatArray:
-    """The claim about every rating: float64[N]; NaN without a claim."""
+    """The claim about every rating: float64[N]; NaN where there is none."""
     keys, asked = (
         each.clients.astype(np.int64) * train.n_items + each.items for each in (claim, train)
     )

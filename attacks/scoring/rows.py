@@ -1,7 +1,7 @@
 """Values of (client, item) pairs as ragged rows.
 
-An attack's values for the few items that it saw of each client are in a list; all other pairs have
-one value, or one row of values for all clients.
+The values for the few items that an attack saw of each client are listed; all other pairs have the
+same value, or one row of values for all clients.
 """
 
 from collections.abc import Callable, Sequence
@@ -116,12 +116,13 @@ def touches(
     rounds: Sequence[int],
     at: Callable[[int, Rows], None] | None = None,
 ) -> Rows:
-    """In how many rounds each pair occurs, of those that do.
+    """In how many rounds each pair occurs, for pairs that occur at all.
 
     Args:
-        uploaded: every client's items of a round; asked twice, so that no round is held.
+        uploaded: returns every client's items of a round; called twice, so that rounds are not kept
+            in memory.
         rounds: one at least.
-        at: told the counts after so many rounds.
+        at: called with the counts after some numbers of rounds.
     """
     listed, kind = _all_of(uploaded, rounds), np.min_scalar_type(len(rounds) + 1)
     counts = listed.marks(kind)  # offset by one, so that none is dropped as 0
@@ -133,7 +134,7 @@ def touches(
 
 
 def _all_of(uploaded: Callable[[int], ItemSets], rounds: Sequence[int]) -> ItemSets:
-    """Each client's items of any round; halves are united, so that few sets are walked often."""
+    """Each client's items of any round; merged by halves, so that few sets are read often."""
     if len(rounds) == 1:
         return uploaded(rounds[0])
     half = len(rounds) // 2
@@ -141,7 +142,7 @@ def _all_of(uploaded: Callable[[int], ItemSets], rounds: Sequence[int]) -> ItemS
 
 
 def require_alike(*said: npt.NDArray[Any] | Rows) -> None:
-    """Refuse grids beside rows, and rows that list different pairs.
+    """Refuse a mix of grids and rows, and rows that list different pairs.
 
     Raises:
         ValueError: they are mixed.

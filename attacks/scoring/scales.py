@@ -4,12 +4,12 @@ from typing import NamedTuple
 
 
 class Unit(NamedTuple):
-    """How a figure is written, and where it lies.
+    """How a figure is written, and its range.
 
     Attributes:
         write: "percent", "decimal", "signed", or "count", of clients that are exposed say.
         low, high: ends of its range; None where there is none.
-        nothing: a value without information, whatever the data; a value not above it is not a leak.
+        nothing: the value without information, whatever the data; a value up to it is not a leak.
     """
 
     write: str
@@ -56,7 +56,7 @@ class Scale(NamedTuple):
     Attributes:
         unit: how it is written, and where it lies.
         chance: what is reached without the view: another figure, or words.
-        abstention: how it counts where an attack says nothing.
+        abstention: how clients count about which an attack makes no claim.
         rounds: how several rounds make one figure.
         lower_is_worse: whether low is a leak.
     """
@@ -72,12 +72,14 @@ class Page(NamedTuple):
     """Where a figure is shown.
 
     Attributes:
-        leads: whether it is the one number that stands for a finding, before those that do not.
+        leads: whether it is preferred as the one number that represents a finding.
         by_round: whether it is listed for every round that was tried.
-        chooses: the findings whose strongest round it selects, "rated sets" or "other secrets".
-        listed: whether it has a key of its own in ``report.json``; others stand in the details.
+        chooses: the kind of findings whose strongest round it selects, "rated sets" or "other
+            secrets".
+        listed: whether it has a key of its own in ``report.json``; others are in the details.
         units: what it is measured on.
-        rate: the false-positive rate it is taken at; ten times its inverse is needed in negatives.
+        rate: the false-positive rate at which it is measured; it needs ten over this rate
+            negatives.
     """
 
     leads: bool = False

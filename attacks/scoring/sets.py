@@ -1,8 +1,8 @@
 """Secret sets that are not rated sets: the claim, its figures, and how it is judged.
 
-A set is scored by the AUC of its scores, per client and then averaged, beside what the popularity
-of the elements alone would give (the prior) and the same scores against permuted truth (the null
-control, which must sit at 0.5).
+A set is scored by the AUC of its scores, averaged over clients, and compared with the AUC of the
+popularity of the elements (the prior) and with that of the same scores against permuted truth (the
+null control, which must be near 0.5).
 """
 
 from dataclasses import dataclass

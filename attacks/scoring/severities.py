@@ -1,4 +1,4 @@
-"""How bad a finding is; apart from what grades it, which takes longer to import."""
+"""The severities of findings; the grading is in a module that takes longer to import."""
 
 SEVERITIES = ("critical", "high", "medium", "low", "info")
 """Worst first."""

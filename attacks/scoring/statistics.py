@@ -2,12 +2,12 @@
 
 An attack scores (client, guess) pairs, "client c rated item i" say, and the truth labels them.
 
-* Pairs of one client share its model, its activity and its decoys, so they are correlated. The
+* Pairs of one client depend on its model, its activity and its decoys, so they are correlated. The
   independent unit is the client: every interval resamples whole clients, never pairs [1].
-* Ties are real (a yes-or-no attack has two scores). The AUC counts a tie as half, and an operating
-  point takes a tie whole or not at all: nothing is interpolated through it.
-* A NaN or infinite score is a broken attack. It is refused, since an attack ranked as chance would
-  make the system look private.
+* Ties occur (a yes-or-no attack has two scores). The AUC counts a tie as half, and an operating
+  point includes a tie completely or not at all, without interpolation.
+* A NaN or infinite score means that an attack is broken. It is refused, since an attack ranked as
+  chance would make the system look private.
 
 Arguments mean the same everywhere: ``table`` is the game; ``predicted``, bool[N], a set of its
 pairs guessed positive; ``fpr`` a target and ``confidence`` a two-sided level, both in (0, 1);
@@ -34,7 +34,7 @@ from secure_fedrec.evaluation.intervals import Interval, check_share, percentile
 
 _MAX_POINTS = 512
 _DRAWN_ELEMENTS = 1 << 22
-"""Weights of clients in the draws that are worked on at once."""
+"""Number of weights of clients that are processed at once."""
 
 
 class RocCurve(NamedTuple):
@@ -101,7 +101,7 @@ def pooled_roc(table: Table) -> RocCurve:
     """ROC curve over all pairs, thinned to at most 512 points for drawing.
 
     Every point lies on the exact curve. Up to 255 distinct scores per class are all kept; of more,
-    ranks are kept that are half evenly and half logarithmically spaced, for a linear and a log-log
+    half of the kept ranks are spaced evenly and half logarithmically, for a linear and a log-log
     plot [3]. Take operating points from ``tpr_at_fpr_interval``, not from here.
     """
     positives, negatives = _both_classes(table)
@@ -121,10 +121,10 @@ def tpr_at_fpr_interval(
     A tie that would cross the target is left out whole, so a constant score has TPR 0. The interval
     is a percentile bootstrap over clients.
     Every draw picks its own threshold, so the interval covers that choice too. The value is exact.
-    Draws choose among at most 512 cuts: all that matter if the negatives have no more distinct
-    scores, else ranks of the negatives, densest at the target, so that a draw is conservative by
-    less than one step (0.2 % of the target near it, 2.5 % a factor of 4 away). If all draws agree
-    the interval is widened as in ``percentile_interval``; for a pooled rate that is an
+    Draws choose among at most 512 cuts: all relevant ones if the negatives have no more distinct
+    scores, otherwise ranks of the negatives, densest at the target, so that a draw is conservative
+    by less than one step (0.2 % of the target near it, 2.5 % a factor of 4 away). If all draws
+    agree the interval is widened as in ``percentile_interval``; for a pooled rate that is an
     approximation, which takes a client's TPR as unrelated to its number of positives.
 
     Returns:
@@ -176,7 +176,8 @@ def _allowed(n_negatives: int, fpr: float) -> int:
 def _thinned(pooled: Pooled, limit: int, extra: IntArray | tuple[()] = ()) -> FloatArray:
     """Distinct scores, ascending; of more than ``limit``, those at spread-out ranks.
 
-    Ranks count from 1 at the top; the first and the last are always in, ``extra`` adds to them.
+    Ranks count from 1 at the top; the first and the last are always included, and those of
+    ``extra``.
     """
     if len(pooled.values) <= limit:
         return pooled.values
@@ -186,10 +187,11 @@ def _thinned(pooled: Pooled, limit: int, extra: IntArray | tuple[()] = ()) -> Fl
 
 
 def _tail_cuts(negatives: Pooled, fpr: float) -> FloatArray:
-    """Ascending cuts v of "score > v" among which a draw finds its operating point.
+    """Ascending cuts v of "score > v", among which a draw finds its operating point.
 
     Cuts between two negatives would add nothing: the loosest rule under an FPR starts right above a
-    negative. The largest one (no false positive) and the cut of the undrawn table are always in.
+    negative. The largest one (no false positive) and the cut of the original table are always
+    included.
     """
     # Cubic spacing: most cuts lie where most draws end, some up to a factor of 4 away.
     size = negatives.size

@@ -1,9 +1,8 @@
 """Scores and truth of a game: a table of (client, guess) pairs, whole or block by block.
 
-A game over a catalogue has a pair for every client and item. Most of them were not seen: they are
-not positives of a client. All that is said of them is one value, or one of a few rows of values
-that clients share. Such pairs are not listed: ``Rest`` says what they are, and every statistic
-counts them as if they were.
+A game over a catalogue has a pair for every client and item. Most of them were not seen and are
+negatives. They have one common value, or one of a few rows of values that clients share. Such pairs
+are not listed: ``Rest`` has their values, and every statistic counts them as if they were listed.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -25,7 +24,7 @@ class ScoreTable:
 
     Attributes:
         indptr: int64[n_clients + 1]; client c owns the pairs ``indptr[c]:indptr[c + 1]``.
-        scores: float64[N], finite; a higher score says "positive" with more force.
+        scores: float64[N], finite; a higher score means that "positive" is more likely.
         labels: bool[N], the truth.
         rest: pairs that are not listed; None where all are.
 
@@ -120,7 +119,7 @@ class ScoreTable:
         return left, right
 
     def where(self, keep: BoolArray, rest: Rest | None = None) -> "ScoreTable":
-        """The game of some of the listed pairs, bool[N]; of another rest, or none."""
+        """The game with some of the listed pairs, bool[N], and with another rest or none."""
         ends, scores = bounds_of(count_per_client(keep, self.indptr)), self.scores[keep]
         return ScoreTable(indptr=ends, scores=scores, labels=self.labels[keep], rest=rest)
 
@@ -133,7 +132,7 @@ def sort_each(values: npt.NDArray[Any], ends: IntArray) -> None:
 
 
 class BlockedTable:
-    """A table that is made block by block of clients, as often as it is asked for.
+    """A table that is made in blocks of clients whenever it is used.
 
     Args:
         make: the table of each block; a single one is made once and kept.
@@ -221,7 +220,7 @@ class Pooled(NamedTuple):
         return np.append(0, self.ends)[np.searchsorted(self.values, cuts)]
 
     def at(self, places: IntArray) -> FloatArray:
-        """Scores at some places of all in ascending order."""
+        """Scores at some places of the ascending order of all."""
         return np.asarray(self.values[np.searchsorted(self.ends, places, side="right")])
 
 
@@ -242,7 +241,7 @@ _Counted = tuple[FloatArray, IntArray]
 
 
 def _left(rest: Rest) -> _Counted:
-    """Values of pairs that are not listed, and how many pairs have each."""
+    """Values of unlisted pairs, and the number of pairs with each value."""
     clients = np.bincount(rest.row, minlength=len(rest.runs) - 1)
     counts = np.diff(rest.below) * np.repeat(clients, np.diff(rest.runs))
     return rest.values, counts - np.bincount(rest.taken, minlength=len(counts))

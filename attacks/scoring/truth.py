@@ -53,12 +53,12 @@ class Scored:
     roc: Mapping[str, list[float]] | None = None
 
     def at(self, level: Level) -> Figures:
-        """All figures, those of the gains with limits as sure as asked for."""
+        """All figures; gains have limits with the given confidence."""
         return self.figures | gain_figures(self.gains, level)
 
 
 def is_honest(clients: IntArray, corrupted: frozenset[int]) -> BoolArray:
-    """Which of these clients are not on the adversary's side: bool[B]."""
+    """Which of these clients are not the adversary's own: bool[B]."""
     return ~np.isin(clients, sorted(corrupted))
 
 
@@ -82,8 +82,8 @@ class GroundTruth:
         denoiser_clients: client number of each denoiser; empty without denoisers.
         secrets: by kind and name, "labels.majority" say, a secret of every client, client after
             client. What an array holds is stated by the claim of that kind (``SecretClaim``).
-        seeded: whether clients drew what they began with under the run's seed, which adversaries
-            may know, and under no secrets of their own.
+        seeded: whether clients drew their initial values from the run's seed, which adversaries may
+            know, and not from their own secrets.
     """
 
     recorded: Truth
@@ -95,8 +95,7 @@ class GroundTruth:
     def first_tables(self) -> Mapping[str, FloatArray] | None:
         """Private tables of the first round that hold anything, by name, as its recording has them.
 
-        They are empty where it has none, and None where nothing that clients begin with follows
-        from the seed.
+        Empty if it has none; None if the clients' initial values do not follow from the seed.
         """
         if not self.seeded:
             return None
@@ -120,7 +119,7 @@ class GroundTruth:
         return self.train
 
     def as_trained(self, levels: Sequence[float] | None) -> "GroundTruth":
-        """The same with ratings as the run trained on them, which attacks decode.
+        """The same truth with the ratings that the run trained on, which attacks decode.
 
         Args:
             levels: levels of the ratings, as its public knowledge has them; None where it has none.

@@ -1,9 +1,9 @@
 """Figures of claimed private vectors: their closeness, and the clients that they identify.
 
 A vector is *re-identified* if, of the private vectors of all clients, the true one points closest
-in its direction. Directions, because what an attack reads off several steps of training is right
-in direction more than in length. Where several clients have equal vectors (all have, before the
-first training), the adversary guesses among them, and the odds count.
+in its direction. Directions are compared because a vector read from several training steps is more
+accurate in direction than in length. If several clients have equal vectors (as all do before the
+first training), the adversary guesses among them, and the probability of a right guess counts.
 """
 
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ VECTOR_ERROR = 1e-3
 """A vector counts as recovered to a relative error below this."""
 
 _CELLS = 1 << 20
-"""Cosines that are held at once: they stay in the cache of a processor."""
+"""Number of cosines held at once, which fit in a processor's cache."""
 
 _DENSE = 3
 
@@ -115,10 +115,10 @@ class VectorClaim:
 
 
 def _named(to_own: FloatArray, to_next: FloatArray, size: int, width: int) -> Persons:
-    """Clients whose own vector is the unique closest to what is claimed.
+    """Clients whose own vector is the only closest one to the claimed vector.
 
-    Any of the candidates is the closest with equal odds, and near a claim they lie as densely as
-    the next one's distance says; of dimensions in which they may lie so, three are counted.
+    Model: each candidate is equally likely to be the closest, and the distance of the next one
+    gives the density of candidates near a claim, in at most three dimensions.
 
     Args:
         to_own: float64[B], cosine of each claim to its client's vector.
@@ -159,8 +159,8 @@ def _compared(
     """Each claim compared with all candidates, in batches that fit in memory.
 
     Returns:
-        float64[B] each: cosine to the own vector, sum of all cosines, odds of naming the own client
-        and a shuffled one, cosine to the closest other vector.
+        float64[B] each: cosine to the own vector, sum of all cosines, probability of naming the own
+        client and a shuffled one, cosine to the closest other vector.
     """
     # No block of a single row: the library multiplies it by another loop, with other last bits.
     blocks = max(1, min(len(claimed) // 2, len(claimed) * len(actual) // _CELLS))

@@ -25,7 +25,7 @@ class UnmaskedClaim:
     Args:
         clients: int64[B].
         visible: bool[B, m], items the adversary saw in any message of that client.
-        proven: bool[B, m], those of them that are virtual.
+        proven: bool[B, m], those of them that are proven virtual.
 
     Raises:
         ValueError: fields list different pairs, or mark pairs that they do not list.
@@ -44,8 +44,8 @@ class UnmaskedClaim:
 
         By the share of the virtual rows that were proven virtual, and of clients with over 90 % of
         them. The gain is a client's share less that of its rated rows that were "proven" virtual,
-        beyond what naming as many of the least popular rows gives; a client of whom rows of one
-        kind alone were seen has none.
+        beyond what naming as many of the least popular rows gives; a client of whom only one kind
+        of row was seen has no gain.
         """
         if case.truth.train is None:
             return
@@ -80,7 +80,7 @@ def _counts(
 
     Returns:
         Virtual and rated rows that were seen; rows proven virtual rightly, and wrongly, in all and
-        of those seen; how many least popular rows are virtual, and how many rated.
+        of those seen; how many of the least popular rows are virtual, and how many are rated.
     """
     seen, said = (np.asarray(each.of(pairs), dtype=bool) for each in (visible, proven))
     virtual, rated = seen & ~pairs.labels, seen & pairs.labels
@@ -95,9 +95,9 @@ def _counts(
 
 
 def _least(counts: FloatArray, seen: BoolArray, sizes: IntArray, pairs: Joined) -> FloatArray:
-    """How much of each pair that was seen is among a client's so many least popular: float64[T].
+    """Share of each seen pair that is among a client's least popular ones, so many: float64[T].
 
-    Rows that tie for the last places share them.
+    Rows tied for the last places share them.
     """
     ordered = np.where(seen, counts, np.inf)
     sort_each(ordered, pairs.indptr)

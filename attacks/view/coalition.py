@@ -1,10 +1,10 @@
 """A round minus what a coalition put into it.
 
-Who knows a part of a sum knows the rest of it: every attack that reads sums, or steps of the public
-table, reads them here, less the rows of the adversary's own clients, and with those clients left
-out of the round; no other module asks a view for them. Where one is left, ``lone_upload`` is what
-it sent. Who took part when (``Sightings``, ``Presence``) is what attacks on sums of changing
-cohorts start from.
+A coalition that knows a part of a sum can compute the rest: attacks read sums and steps of the
+public table only here, with the rows of the adversary's own clients subtracted, and without those
+clients in the round. If one other client is left, ``lone_upload`` returns what it sent.
+``Sightings`` and ``Presence`` state who took part in which round, for attacks on sums of changing
+cohorts.
 """
 
 from collections.abc import Mapping, Sequence
@@ -113,9 +113,9 @@ def others_sum(view: View, round_: int, *, payload: bool = False) -> RowBlock:
 
 
 def others_counts(view: View, round_: int) -> FloatArray | None:
-    """How many of the others rated each item in a round: float64[m], NaN where it is not told.
+    """How many of the others rated each item in a round: float64[m], NaN where unknown.
 
-    The aggregate holds it, or else public values beside the table; None if neither does.
+    Read from the aggregate, or from public values beside the table; None if neither has it.
     """
     if view.sees(Step.AGGREGATE) and round_ in view.rounds(Step.AGGREGATE):
         total = others_sum(view, round_)
@@ -153,18 +153,18 @@ def own_uploads(view: View, round_: int, *, payload: bool = False) -> Messages |
 
 
 def _known(view: View, round_: int) -> Messages | None:
-    """The terms of a round's sum that the coalition knows; None if nothing."""
+    """The terms of a round's sum that the coalition knows; None if it knows none."""
     if view.own is None or not Knowledge.of(view).sums_are_real:
         return None  # with virtual rows inside, the sum has terms that are not recorded
     return view.own.uploads(round_)
 
 
 def public_step(view: View, round_: int) -> tuple[FloatArray, FloatArray, Aggregate] | None:
-    """The public rows before and after a round, and the sum had only the adversary's clients come.
+    """The public rows before and after a round, and the sum of the adversary's own clients alone.
 
-    For a view of one block: the block's own rows. None where what those clients sent was not kept,
-    or where it is not public which rows are the block's: a step is handed out only less the part in
-    it that the adversary knows.
+    For a view of one block: the block's own rows. None if what those clients sent was not recorded,
+    or if it is not public which rows belong to the block: a step is returned only with the
+    adversary's own part.
     """
     block, codec, own = view.block, view.codec, own_uploads(view, round_, payload=True)
     sent = None if own is None else rows_of(own)[1]
@@ -190,19 +190,19 @@ def public_step(view: View, round_: int) -> tuple[FloatArray, FloatArray, Aggreg
 
 
 WHOLE = 0.125
-"""Largest distance of a sum from a word by float rounding, in ring units."""
+"""Largest distance of a sum from a ring word by float rounding, in ring units."""
 
 _FEWEST_WORDS = 32
-"""Number of values that must all be words; each is one by chance with odds of a quarter."""
+"""Number of values that must all be ring words; by chance each is one with probability 1/4."""
 
 
 def others_words(view: View, round_: int) -> RingArray | None:
     """Ring words that the others' rows of a round add up to, of all rows of a view of one block.
 
-    Of the server they are the aggregate's. A table of the clients' vectors is their sum. One that
-    moves by a mean moves by the sum over the number of those who came, or over a weight, which the
-    rows that the adversary's clients alone moved tell: it is the total that makes whole words of
-    all values, with no odd factor in common. None where the view does not state it.
+    For the server they come from the aggregate. A table of the clients' vectors is their sum. A
+    table that moves by a mean moves by the sum over the number of participants, or over a weight.
+    That is found from the rows that only the adversary's clients moved: it is the total that makes
+    ring words of all values, without a common odd factor. None if the view does not state it.
     """
     if view.sees(Step.AGGREGATE) and round_ in view.payload_rounds(Step.AGGREGATE):
         if own_clients(view) and own_uploads(view, round_, payload=True) is None:
@@ -233,7 +233,7 @@ def others_words(view: View, round_: int) -> RingArray | None:
 
 
 def others_change(view: View, round_: int) -> FloatArray | None:
-    """The same decoded; of a table that own clients did not move its step, whatever that is of."""
+    """The same decoded; if own clients did not move the table, its step, of whatever unit."""
     words = others_words(view, round_)
     if words is not None:
         return view.codec.decode(words)
@@ -242,7 +242,7 @@ def others_change(view: View, round_: int) -> FloatArray | None:
 
 
 def _came(view: View, round_: int) -> float:
-    """How many sent something in a round, the adversary's own clients among them; 0 if unknown."""
+    """Number of clients that sent something in a round, including the adversary's; 0 if unknown."""
     cohort, own = others_cohort(view, round_), own_uploads(view, round_)
     return 0.0 if cohort is None else float(len(cohort[0]) + (0 if own is None else len(own)))
 
@@ -269,7 +269,7 @@ _ALIKE = 1e-7
 def _weighing_one(view: View, round_: int) -> RingArray | None:
     """One client's rows divided by its weight; None if own rows are in the mean.
 
-    Nor of gradients of a factorization, which steps of a table of their own rule tell.
+    None as well for gradients of a factorization, whose table moves by another rule.
     """
     found = public_step(view, round_)
     if found is None or found[2].ring.any() or Knowledge.of(view).factorized:
@@ -282,7 +282,7 @@ def _weighing_one(view: View, round_: int) -> RingArray | None:
 
 
 def _weighed(view: View, change: FloatArray) -> FloatArray:
-    """A mean over weights, with theirs, which is 1, where the weights lie in an upload."""
+    """A mean over weights, with a weight of 1 where an upload holds its weight."""
     position = view.public["algorithm"].get("weight_position")
     if position is not None and _described(view).get("kind") == "flat":
         change.reshape(-1)[position] = 1.0
@@ -290,7 +290,7 @@ def _weighed(view: View, change: FloatArray) -> FloatArray:
 
 
 def _described(view: View) -> Mapping[str, Any]:
-    """The public description of the block that a view is of; nothing of a view of all."""
+    """The public description of a view's block; empty for a view of all blocks."""
     first = None if view.block is None else view.block.first
     blocks = (each for each in view.public.get("blocks", ()) if each["first"] == first)
     found: Mapping[str, Any] = next(blocks, {})
@@ -312,8 +312,8 @@ def lone_rounds(view: View) -> tuple[int, ...]:
 def lone_upload(view: View, round_: int) -> Messages | None:
     """The upload of the only other participant: the sum or step minus the own part.
 
-    None where others came as well, where it is not seen who did, and where the upload can be read
-    or the sum is more than such rows.
+    None if several others took part, if participants are not seen, if the upload can be read, or if
+    the sum contains more than such rows.
     """
     knowledge = Knowledge.of(view)
     try:
@@ -353,7 +353,7 @@ class Sightings(NamedTuple):
         rounds: the rounds, ascending.
         clients: int64[B], clients that uploaded in any of the rounds, ascending.
         present: bool[T, B], which clients uploaded in which round.
-        counts: float64[T, m], by how many of them each item was rated; NaN where it is not told.
+        counts: float64[T, m], by how many of them each item was rated; NaN where unknown.
         shown: whether the rows of each client are seen beside its name, and differ.
         listed: items that the adversary saw beside a client's name; none where they are not shown.
         possible: bool[K], which of these the client can have rated, judged by its uploads alone:
@@ -400,14 +400,14 @@ class Sightings(NamedTuple):
 
 
 _SENT = (Step.UPLOAD, Step.SHARE, Step.COUNTS)
-"""Steps that every participant sends: an adversary that sees one of these messages sees all."""
+"""Steps that every participant sends: an adversary that sees one such message sees all of them."""
 
 
 def others_cohort(view: View, round_: int) -> tuple[IntArray, RowBlock | None] | None:
     """The other participants of a round, and their rows if these are seen.
 
-    The server and who holds shares have a message of each, a tap sees who sends. None where none of
-    these clients is the adversary's.
+    The server and holders of shares have a message of each; a tap sees the senders. None if the
+    adversary sees none of this.
     """
     receivers = {Step.SHARE: "denoiser"}
     for step in _SENT:
@@ -437,7 +437,7 @@ def _uploaded(view: View, clients: IntArray, n_items: int, round_: int) -> ItemS
 def distinct_cohorts(present: BoolArray, counts: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Distinct cohorts, float64[C, B], and the mean counts of their rounds, float64[C, m].
 
-    NaN is left out of a mean, and is that of nothing.
+    NaNs are left out of means; a mean of no values is NaN.
     """
     distinct, which = np.unique(present, axis=0, return_inverse=True)
     totals, sizes = np.zeros((2, len(distinct), counts.shape[1]))
@@ -449,14 +449,14 @@ def distinct_cohorts(present: BoolArray, counts: FloatArray) -> tuple[FloatArray
 class Presence(NamedTuple):
     """The same as grids, for systems of equations over all clients and items.
 
-    Clients that do not differ, for example if all send all rows every time, share one row of a
-    grid.
+    Clients that cannot be distinguished, for example if all send all rows every time, share one row
+    of a grid.
 
     Attributes:
         rounds: the rounds, ascending.
         clients: int64[B], clients that uploaded in any of the rounds, ascending.
         present: bool[T, G], which clients uploaded in which round.
-        counts: float64[T, m], by how many of them each item was rated; NaN where it is not told.
+        counts: float64[T, m], by how many of them each item was rated; NaN where unknown.
         visible: bool[G, m], items the adversary saw beside a client's name; all if not shown.
         possible: bool[G, m], items the client can have rated, judged by its uploads alone: where
             rated items are uploaded every time, those in all of its uploads.
@@ -489,11 +489,11 @@ class Presence(NamedTuple):
         return cls(*first, visible, possible, copies=copies, shown=seen.shown)
 
     def rows(self, grid: npt.NDArray[Any], listed: ItemSets) -> npt.NDArray[Any] | Rows:
-        """The values for every client: the grid, or one row for all.
+        """Values for every client, expanded from the grid or from one row.
 
         Args:
             grid: [G, m].
-            listed: pairs of clients and items that are listed; at first none.
+            listed: pairs of clients and items that are listed; by default none.
         """
         if self.copies == 1:
             return grid

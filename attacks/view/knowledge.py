@@ -1,9 +1,9 @@
 """Public knowledge about uploads and sums: the traits of the stack and of the algorithm.
 
-Attacks on sums need to know what was added up: whether virtual rows are still inside, whether the
-uploads can be read beside the sum, whether the counts are exact. All of it is public, in the words
-of ``secure_fedrec.traits``; no layer is treated by name. Asking for a trait that was not stated
-raises an error.
+Attacks on sums need to know what was added up: whether virtual rows are still inside, whether
+uploads can be read as well as the sum, whether the counts are exact. All of it is public, as
+``secure_fedrec.traits``; no layer is treated by name. Asking for a trait that was not stated raises
+an error.
 
 The blocks of an upload lie one below the other in one table; which rows are items is public.
 """
@@ -39,7 +39,7 @@ class Knowledge:
     """Stated traits; a property raises ``UnknownTraitError`` if its trait is not stated.
 
     Args:
-        stack: stack of the stack, by name; see ``Traits``.
+        stack: traits of the stack, by name; see ``Traits``.
         rows: of the rows that the algorithm's clients send; see ``RowTraits``.
     """
 
@@ -59,29 +59,29 @@ class Knowledge:
     """No virtual row is left in the aggregate."""
 
     hidden = _Stated("uploads", "shares", "dense")
-    """Uploads cannot be read; nothing equals a row of the aggregate."""
+    """Uploads cannot be read and cannot be compared with the aggregate."""
 
     dense = _Stated("uploads", "dense")
     """Every client sends the same public rows, so row numbers tell nothing about it."""
 
     @property
     def says_hidden(self) -> bool:
-        """It is stated that uploads cannot be read; whether one can is told by its words."""
+        """The stack states that uploads cannot be read; words may show that one can be."""
         return bool(self.stack.get("uploads", "rows") != "rows")
 
     @property
     def says_noised(self) -> bool:
-        """It is stated that noise is added to the sums."""
+        """The stack states that noise is added to the sums."""
         return bool(self.stack.get("noise", "none") != "none")
 
     @property
     def says_dense(self) -> bool:
-        """It is stated that every client sends the same rows."""
+        """The stack states that every client sends the same rows."""
         return bool(self.stack.get("uploads") == "dense")
 
     @property
     def says_rated_rows(self) -> bool:
-        """It is stated that a client's rows are its rated items, all of them and no others."""
+        """The traits state that a client's rows are exactly its rated items."""
         stated = (*(self.stack.get(name) for name in ("virtual_rows", "reports")),)
         return (*stated, self.rows.get("row_sets")) == ("none", "all", "rated")
 
@@ -89,13 +89,13 @@ class Knowledge:
     """Counts are the true numbers of ratings, no noise is added to them."""
 
     every_row = _Stated("row_sets", "rated")
-    """The algorithm has a row for each rated item of a client and no other, every time."""
+    """Clients have a row for each rated item and for no other item, in every round."""
 
     rated_always = _Stated("row_sets", "rated", "drawn")
-    """The algorithm has a row for each rated item of a client, every time."""
+    """Clients have a row for each rated item, in every round."""
 
     reports_all = _Stated("reports", "all")
-    """A client sends all of its rows, every time."""
+    """A client sends all of its rows in every round."""
 
     @property
     def constant(self) -> bool:
@@ -106,7 +106,7 @@ class Knowledge:
     """A row that is not virtual is of an item that its client rated."""
 
     rated_too = _Stated("row_sets", "rated", "drawn", "others")
-    """Among a client's rows are those of its rated items, every time."""
+    """A client's rows include those of its rated items, in every round."""
 
     item_rows = _Stated("rows", "items")
     """Rows of the shared table are items."""
@@ -116,7 +116,7 @@ class Knowledge:
 
     @property
     def trained_rows(self) -> bool:
-        """Rows are changes by training on rated items and on others that are drawn."""
+        """Rows are changes by training on rated items and on sampled items."""
         return self.item_rows and self.stated("form") in ("scored", "change")
 
     @property
@@ -139,7 +139,7 @@ class Knowledge:
 
     @property
     def summed_in_shares(self) -> bool:
-        """What the denoisers send adds up to one sum over all clients, without own rows."""
+        """The denoisers' messages add up to one sum over all clients, without their own rows."""
         return self.stated("denoising") == "shares" and not self.hidden
 
     @property

@@ -1,15 +1,15 @@
-"""Rows that reach an adversary under their senders' names: uploads, shares of uploads, or both.
+"""Rows that reach an adversary with their senders' names: uploads, shares of uploads, or both.
 
-Where uploads are additively shared, each holder has words of the same rows. An adversary that has
+If uploads are additively shared, each holder has words of the same rows. An adversary that has
 corrupted several holders adds their shares: all shares give the upload itself, fewer give noise.
 
-A stack may say that uploads are hidden. Each message is looked at all the same: words under a pad
-are uniform in the ring, and a client's own lie within the clip, which is a small part of it. So a
-message all of whose words do is in the clear, but for odds that follow from their number.
+A stack may say that uploads are hidden. Each message is examined nevertheless: words under a pad
+are uniform in the ring, and those of a client lie within the clip, which is a small part of the
+ring. So a message whose words all lie within the clip is in the clear, with an error probability
+that follows from their number.
 
-Of a round to which one client came beside the adversary's own, what is left of the sum or of the
-step of the public table is its upload (``coalition.lone_upload``), and is given out as one here, so
-that no attack has to ask for it.
+If only one other client took part in a round, the rest of the sum or of the step of the public
+table is its upload (``coalition.lone_upload``), which is returned here like any upload.
 """
 
 import math
@@ -27,22 +27,22 @@ from secure_fedrec.wire import Messages, Step, View
 
 
 def sees_named_rows(view: View) -> bool:
-    """Whether any rows reach the adversary under a name."""
+    """Whether any rows reach the adversary with a name."""
     return bool(_steps(view) or lone_rounds(view))
 
 
 def named_rounds(view: View) -> tuple[int, ...]:
-    """Rounds in which some did."""
+    """Rounds in which such rows reached it."""
     return _common([view.rounds(step) for step in _steps(view)], lone_rounds(view))
 
 
 def named_payload_rounds(view: View) -> tuple[int, ...]:
-    """Rounds in which their payloads were kept, at every holder."""
+    """Rounds in which their payloads were recorded at every holder."""
     return _common([view.payload_rounds(step) for step in _steps(view)], lone_rounds(view))
 
 
 def named_rows(view: View, round_: int, *, payload: bool = False) -> Messages:
-    """One message per client, with the sum of what the corrupted holders have of its rows.
+    """One message per client, with the sum of the corrupted holders' shares of its rows.
 
     Raises:
         TranscriptError: no such message was recorded.
@@ -93,7 +93,7 @@ fewer than 2^-20 in a million rounds."""
 
 
 def in_the_clear(block: RowBlock, codec: FixedPoint) -> BoolArray:
-    """Which messages of a round no pad would leave as they are: bool[B].
+    """Which messages of a round are certainly not masked: bool[B].
 
     Args:
         block: their rows, ring words with them.
@@ -111,7 +111,7 @@ def in_the_clear(block: RowBlock, codec: FixedPoint) -> BoolArray:
 
 
 def readable(view: View, block: RowBlock) -> BoolArray:
-    """Which messages under names can be read: by their words, where uploads are said to be hidden.
+    """Which named messages can be read: by their words, if uploads are said to be hidden.
 
     Args:
         view: view of the uploads.
@@ -131,9 +131,9 @@ def clear_senders(view: View, round_: int) -> IntArray:
 
 
 def read_rows(view: View, round_: int) -> tuple[Messages, RowBlock, BoolArray]:
-    """Rows under names with their words, and which of the messages can be read.
+    """Named rows with their words, and which of the messages can be read.
 
-    Where all clients send the same rows, one that can be read has those alone that hold anything.
+    If all clients send the same rows, a readable message keeps only rows that are not zero.
 
     Raises:
         TranscriptError: no such message was recorded.
@@ -146,7 +146,7 @@ def read_rows(view: View, round_: int) -> tuple[Messages, RowBlock, BoolArray]:
 
 
 def seen_rows(view: View, round_: int) -> tuple[Messages, RowBlock]:
-    """Row numbers under names, of all messages; those that can be read have theirs as above.
+    """Row numbers of all named messages; readable ones as in ``read_rows``.
 
     Raises:
         TranscriptError: no such message was recorded.

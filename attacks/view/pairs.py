@@ -1,4 +1,4 @@
-"""Sums of co-occurrences: how many people have each pair of items, as an adversary holds them.
+"""Sums of co-occurrences: how many people have each pair of items, as an adversary sees them.
 
 An algorithm whose clients send x x^T of their rows x of 0 and 1 names its block "co-occurrences",
 and so the public array of their sum: the upper triangle of the m x m matrix, row by row. Where only
@@ -23,9 +23,9 @@ _WEIGHTS: Final = "weights"
 _NOISE: Final = "noise"
 
 _WHOLE: Final = 1e-3
-"""How far from a whole number a count may come out, by the rounding of floats."""
+"""Largest distance of a count from a whole number by float rounding."""
 _NOTHING: Final = 1e-8
-"""Below it a ratio of two sums is rounding: one pair of a federation of millions lies above."""
+"""Smaller ratios of two sums are rounding errors; one pair among millions of clients is larger."""
 
 
 class PairSums(NamedTuple):
@@ -33,8 +33,8 @@ class PairSums(NamedTuple):
 
     Attributes:
         round: which round.
-        matrix: float64[m, m]; in sums that were published 0 stands for any number below ``floor``.
-        floor: fewest clients of a pair that is not 0 there.
+        matrix: float64[m, m]; in published sums 0 stands for any number below ``floor``.
+        floor: fewest clients of a published pair.
         name: the client, if only one client can have added its row; -1 otherwise.
     """
 
@@ -192,15 +192,15 @@ def sums_of_weights(weights: FloatArray, shrinkage: float, clients: int) -> Floa
     """The sums G behind B_ij = -P_ij / P_jj, P = (G + lambda I)^-1: float64[m, m].
 
     I - B is P over the diagonal d of P, column by column, so its inverse K is G + lambda I times d,
-    row by row: G being symmetric, K_ij / K_ji = d_i / d_j gives d but for a factor for all items
-    that pairs connect. With the factor G is whole, its pairs at most its diagonal, and that at most
-    the number of clients; where another factor does as well, what is connected is left at 0, as is
-    an item that nobody has with another, of which B tells nothing.
+    row by row: Since G is symmetric, K_ij / K_ji = d_i / d_j gives d up to a factor for all items
+    that pairs connect. The factor must make G whole numbers, with pairs at most the diagonal, and
+    the diagonal at most the number of clients. If several factors do, the connected items are left
+    at 0, as is an item without pairs, about which B tells nothing.
 
     Args:
         weights: B, float64[m, m].
         shrinkage: lambda.
-        clients: in the sum, at most.
+        clients: most clients in the sum.
 
     Returns:
         G, whole numbers; needs that B is such a regression.
