@@ -3,12 +3,12 @@
 ``audit``, ``simulate``, ``attack`` and ``plan`` are the entry points from Python; the commands of
 the same names call them.
 
-Reading order: ``api``, ``given`` and ``results`` (what Python is given), ``cli``, ``interrupts``,
-``command_line``, ``commands`` and ``data_command`` (what a user types), ``config`` and ``tables``
-(what it means), ``systems`` (the algorithms that can be audited), ``build``, ``folder`` and
-``training`` (the run), ``truth`` (what attacks are scored against), ``run`` (the audit), ``gates``
-(the judgement), ``measures``, ``findings``, ``assemble`` and ``report`` (the result), ``testing``
-and ``pytest_plugin`` (audits in other people's tests).
+Reading order: ``api``, ``given`` and ``results`` (the interface for Python), ``cli``,
+``interrupts``, ``command_line``, ``commands`` and ``data_command`` (what a user types), ``config``
+and ``tables`` (what it means), ``systems`` (the algorithms that can be audited), ``build``,
+``folder`` and ``training`` (the run), ``truth`` (what attacks are scored against), ``run`` (the
+audit), ``gates`` (the judgement), ``measures``, ``findings``, ``assemble`` and ``report`` (the
+result), ``testing`` and ``pytest_plugin`` (audits in other people's tests).
 """
 
 from typing import TYPE_CHECKING, Any
@@ -30,7 +30,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Import the names above when they are used: a command line need not wait for attacks."""
+    """Import the names above on use, so that a command line need not wait for attacks."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     if name == "plan":  # which attacks nothing

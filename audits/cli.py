@@ -1,9 +1,9 @@
 """The console script ``secure-fedrec``: imported first; handles interrupts and the last message.
 
-The command line itself is ``audits.command_line``, which imports what the command needs. That may
-take seconds, so nothing is imported here during which an interrupt would not yet be handled: Ctrl-C
-at any moment from then on, imports included, ends with one line and exit code 130; so does being
-terminated (143), or left by the terminal (129).
+The command line itself is ``audits.command_line``, which imports what the command needs. Imports
+may take seconds, so none happens here before interrupts are handled: Ctrl-C at any moment from then
+on, imports included, ends with one line and exit code 130; likewise if the process is terminated
+(143), or the terminal hangs up (129).
 """
 
 import atexit
@@ -102,7 +102,7 @@ def _interrupted(interrupts: Interrupts, hint: Callable[[], str]) -> int:
 
 
 def _open_streams() -> None:
-    """Replace closed standard streams by the null device, and let output encode any name.
+    """Replace closed standard streams by the null device, and make output able to encode any name.
 
     Otherwise a file of the run could get the descriptor of a closed stream, and output for that
     stream.

@@ -109,7 +109,7 @@ def interrupted(parsed: argparse.Namespace, said: str) -> str:
 
 
 def _spoken(line: str, parsed: argparse.Namespace) -> str:
-    """A line in the form in which the command logs."""
+    """A line in the format of the command's log."""
     if getattr(parsed, "log_format", "text") == "text":
         return line
     from audits.deploy.logs import spoken  # noqa: PLC0415 - no help waits for it

@@ -158,7 +158,7 @@ def _attack_recording(arguments: argparse.Namespace) -> int:
 
 
 def check(arguments: argparse.Namespace) -> int:
-    """``check [CONFIG]``: is the configuration lossless, and are the algorithm's promises kept?"""
+    """``check [CONFIG]``: losslessness, and the algorithm's own properties."""
     config = load_config(arguments.config or QUICKSTART, dict(arguments.overrides))
     if arguments.rounds < 1:
         raise ConfigError("--rounds", arguments.rounds, "must be at least 1")
@@ -251,5 +251,5 @@ def _print_audit(result: AuditResult, *, written: bool = True) -> None:
 
 
 def _read(files: Mapping[str, Path]) -> list[Path]:
-    """The report's file for people or pipelines, if there is one; otherwise the data file."""
+    """The report's file for people or pipelines, otherwise the data file."""
     return [path for name, path in files.items() if name != FORMATS[0]] or list(files.values())

@@ -9,7 +9,8 @@ peak. If trainings end in states that lie far apart, three of them can agree by 
 
 With fewer pairs the interval is combined from those that both reports state (the square-and-add
 rule of Zou and Donner 2008). These cover the noise of every single client but not noise that all
-clients share, such as the start of a training. So a figure outside them is undecided, never worse.
+clients share, such as the initial values of a training. So a figure outside them is undecided,
+never worse.
 
 A gain over what is known without the view is 0 for an attack that claims nothing, and below 0 for
 an attack that misleads. So a gain that rises from below 0 to 0 is not worse: the attack then claims
@@ -134,14 +135,14 @@ class Comparison:
 
     @property
     def exit_code(self) -> int:
-        """As an audit's: 1 if a figure is worse; 3 if one is lost or undecided, or none is left."""
+        """The exit code: 1 if a figure is worse; 3 if one is lost or undecided, or none is left."""
         if self.of(WORSE):
             return 1
         return 3 if self.of(LOST, GONE, OPEN) or not self.of(SAME, BETTER) else 0
 
     @property
     def verdict(self) -> str:
-        """What the exit code says, in words."""
+        """The meaning of the exit code, in words."""
         if worse := self.of(WORSE):
             return f"worse: figures beyond their noise: {len(worse)}"
         if missing := self.of(LOST, GONE):
@@ -192,7 +193,7 @@ def compare(
         after: likewise.
         tolerance: by how much a figure may get worse undetected.
         accept: ``LOSSLESS``, or ``ATTACK`` with the name of an attack that need no longer apply. An
-            attack that is missing from the second side's reports is lost nevertheless.
+            attack that is missing from the second side's reports still counts as lost.
 
     Raises:
         DataError: no seed is on both sides, or a pair was run on different data.
@@ -394,7 +395,7 @@ def _fell_silent(key: Key, pairs: Sequence[tuple[Figure, Figure]]) -> bool:
 
 
 def _interval(pairs: Sequence[tuple[Figure, Figure]], tail: float) -> tuple[float, float]:
-    """Ends that the change exceeds with that probability each; infinite if the noise is unknown."""
+    """Interval of a change, with that error at each end; infinite if the noise is unknown."""
     changes = np.array([after.value - before.value for before, after in pairs])
     mean = float(changes.mean())
     slack = 1e-9 * max(abs(each.value) for pair in pairs for each in pair)

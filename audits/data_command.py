@@ -36,7 +36,7 @@ _SEED = 1
 
 
 def data(arguments: argparse.Namespace) -> int:
-    """Look at data sets, or fetch one."""
+    """Describe data sets, or fetch one."""
     if arguments.action == "list":
         return _list(arguments)
     if arguments.name is None:

@@ -1,8 +1,8 @@
-"""Ends of a command from outside: Ctrl-C, termination, and hang-up of the terminal.
+"""Interrupts of a command: Ctrl-C, termination, and hang-up of the terminal.
 
-An interrupt is raised where it occurs, and the clean-up after it is not interrupted again. Where it
-would do harm, or cannot be raised, it is raised a little later. (Little is imported here, because
-the console script cannot handle interrupts before this import.)
+An interrupt is raised where it occurs, and the clean-up after it is not interrupted again. If it
+would do harm at that place, or cannot be raised, it is raised a little later. (Little is imported
+here, because the console script cannot handle interrupts before this import.)
 """
 
 import os
@@ -41,7 +41,7 @@ class Interrupts:
 
     @property
     def code(self) -> int:
-        """Exit code of a command that was interrupted."""
+        """Exit code of the interrupted command."""
         return _KILLED + (self.heard or signal.SIGINT)
 
     def handle(self, handler: Callable[[int, FrameType | None], None] | signal.Handlers) -> None:

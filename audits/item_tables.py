@@ -1,4 +1,4 @@
-"""Methods of the item-table family in audits: data, task, and how a system is made from a method.
+"""Methods of the item-table family in audits: data, task, and systems made from methods.
 
 Clients train on interactions and on sampled items; two items of each are held out, as a protocol of
 ``evaluation.protocols`` says, and ranked by the client's own model as it was trained, before any
@@ -81,8 +81,8 @@ class RankingData(Sample, TableData):
     """Ratings as interactions, two of every client held out; see ``TableData`` and ``Sample``.
 
     Args:
-        protocol: what training negatives are drawn from: under "clean" everything that a client
-            does not train on, under "published" not what is held out of it, as public codes do.
+        protocol: what training negatives are drawn from: under "clean" from everything that a
+            client does not train on, under "published" without held-out items, as in public codes.
 
     Raises:
         ConfigError: a field is out of range, or shapes a table that is not synthetic.
@@ -97,8 +97,8 @@ class RankingFileData(Sample, FileData):
     """The same of one's own files; see ``RatingsFile`` and ``Sample``.
 
     Args:
-        protocol: what training negatives are drawn from: under "clean" everything that a client
-            does not train on, under "published" not what is held out of it, as public codes do.
+        protocol: what training negatives are drawn from: under "clean" from everything that a
+            client does not train on, under "published" without held-out items, as in public codes.
 
     Raises:
         ConfigError: a field is out of range, or two do not agree.

@@ -1,4 +1,4 @@
-"""``data describe FILE``: what is in a file of ratings, drawn, and a configuration that fits it."""
+"""``data describe FILE``: describes and plots a file of ratings, and writes a configuration."""
 
 import argparse
 import io
@@ -37,14 +37,14 @@ _COLUMNS, _ROWS = 60, 6
 _BLOCKS: Final = " ▁▂▃▄▅▆▇█"
 _PLOTS: Final = (".svg", ".png")
 _MANY_CLIENTS: Final = 1000
-"""A configuration samples this many clients, because an audit of more takes hours."""
+"""Number of clients that a configuration samples, because an audit of more takes hours."""
 
 _DENOISED: Final = 100
 """Clients per denoiser of a configuration that is written."""
 
 
 def describe_file(arguments: argparse.Namespace) -> int:
-    """Look at a file, draw it, write a configuration.
+    """Describe a file, plot it, write a configuration.
 
     Raises:
         ConfigError: the file for the configuration or the plot already exists.

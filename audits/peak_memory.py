@@ -9,8 +9,8 @@ from time import monotonic, thread_time
 
 _KIB = 1024
 LOOK_EVERY, _LOOK_SHARE = 0.5, 50
-"""From one look to the next: seconds, at least, and times what the last one cost, as the system
-goes through every page."""
+"""Least time between two measurements: in seconds, and relative to the cost of the last one, in
+which the system reads every page."""
 
 _LARGEST_TOGETHER: dict[int, int] = {}
 """Largest memory of all processes, by process id, since a forked process inherits the values."""
@@ -23,7 +23,7 @@ def peak_bytes() -> int:
     """The largest memory of this process so far, or of the process and its workers together.
 
     Memory that forked processes share counts once. The memory of workers is read every half second,
-    less often the more they hold, so that a short peak may be missed (``look_at``).
+    less often the more they hold, so a short peak may be missed (``look_at``).
     """
     return max(_own_peak(), _LARGEST_TOGETHER.get(os.getpid(), 0))
 
@@ -59,7 +59,7 @@ def _own_peak() -> int:
 
 
 def _figure(name: str, key: str) -> int | None:
-    """Bytes of a line "KEY: N kB" below /proc; None where there is none, or no such process."""
+    """Bytes of a line "KEY: N kB" below /proc; None if there is no such line or process."""
     try:
         lines = Path("/proc", name).read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:

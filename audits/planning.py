@@ -49,16 +49,16 @@ class Deployment(Settings, section=""):
         bits: ring width.
         adversary: server to withstand; "both" plans twice.
         min_honest: fewest honest clients behind any sum.
-        tail_floor: fewest clients behind a row that is summed; 0 or 1 sums all. It takes a round of
-            counts before, and a curious server: an active one would sign false counts.
+        tail_floor: fewest clients behind a row that is summed; 0 or 1 sums all. It requires an
+            earlier round of counts and a curious server: an active one would sign false counts.
         privacy_bits, correctness_bits: see ``find_parameters``.
         beacon: whether public randomness is available that the server does not choose.
         key_agreement: see ``MaskingConfig``.
         noise_multiplier: noise of one round over the L2 sensitivity; 1 if there is no budget.
         epsilon_per_round: budget from which the noise is found instead, against the server.
         delta: delta of every epsilon.
-        clip: L2 norm of a contribution; with one the noise is Skellam in the ring, else a rounded
-            Gaussian stands in for it.
+        clip: L2 norm of a contribution; if given, the noise is Skellam in the ring, otherwise a
+            rounded Gaussian is assumed.
         fraction_bits: binary digits of a clipped contribution, 12 by default.
 
     Raises:

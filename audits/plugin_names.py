@@ -12,10 +12,10 @@ from audits.gates.waivers import BESIDE_ATTACKS
 from audits.report.schema import finding_fields
 
 ALL = "all"
-"""In the list of attacks: every shipped attack, and those of the configuration."""
+"""Name that stands for every shipped attack and those of the configuration."""
 
 NONE = "none"
-"""In tables: no layer, no attack."""
+"""Name that stands for "without a layer" or "without an attack"."""
 
 WORDS = frozenset((ALL, NONE, *BESIDE_ATTACKS))
 """Reserved words. An entry point with such a name is ignored."""

@@ -31,7 +31,7 @@ PLUGINS = "plugins"
 """
 
 TRAINING = ("algorithm", "layer", "data set")
-"""Kinds of plug-ins that decide the bits of a training."""
+"""Kinds of plug-ins that determine the bits of a training."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -244,7 +244,7 @@ def _names(kind: str, name: str) -> tuple[str, ...]:
 
 
 def _kind_of(thing: object) -> str:
-    """What kind of plug-in an object is, an attack if it is nothing else."""
+    """The kind of plug-in that an object is; an attack by default."""
     kinds = {System: "algorithm", Layer: "layer", DataKind: "data set", Mapping: "figures"}
     return next((kind for of, kind in kinds.items() if isinstance(thing, of)), "attack")
 

@@ -1,4 +1,4 @@
-"""The pytest plugin: a recorded federation as a fixture, and its seed beside failing tests.
+"""The pytest plugin: a recorded federation as a fixture, and its seed in reports of failing tests.
 
 Installed with the package; ``-p no:audits.pytest_plugin`` leaves it out. Only pytest is imported
 before a test asks for a run.
@@ -86,7 +86,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 def pytest_runtest_makereport(
     item: pytest.Item,
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Add to a failure how its recorded run can be made again."""
+    """Add to a failure how its recorded run can be repeated."""
     report = yield
     run: Any = getattr(item, "funcargs", {}).get(_OPTION)
     if report.failed and run is not None:

@@ -246,7 +246,7 @@ def _source(file: RatingsFile, data_dir: Path | None, test_path: str | None = No
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Source:
-    """A rating table, and what its source knows of a split.
+    """A rating table, and information of its source about a split.
 
     Args:
         table: the ratings.

@@ -56,7 +56,7 @@ def reproduce(arguments: argparse.Namespace) -> int:
 
 
 def _announced(arguments: argparse.Namespace) -> str:
-    """What a reproduction is about to do, in one line."""
+    """One line on what a reproduction is about to do."""
     data = "the paper's data"
     if arguments.quick:
         data = "small generated data, so its figures are not the paper's"

@@ -133,7 +133,7 @@ class Undivided:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """Outcome of a property that a configuration was checked for.
+    """Outcome of checking a configuration for a property.
 
     Args:
         name: name of the property.
@@ -211,14 +211,14 @@ where the settings do not fit it."""
 
 
 class Checker(Protocol):
-    """Checks properties of a configuration that are this system's own."""
+    """Checks properties of a configuration that only this system has."""
 
     def __call__(self, task: Task, algorithm: Any, *, rounds: int, seed: int) -> Sequence[Check]:
         """Check them on the task's own data, over so many rounds."""
 
 
 class Device(Protocol):
-    """Makes an algorithm on a host of its own, with one client's data or, the server's, none."""
+    """Makes an algorithm on a separate host, with one client's data; at the server without data."""
 
     def __call__(
         self, algorithm: Any, facts: Mapping[str, Any], own: Mapping[str, npt.NDArray[Any]]
@@ -234,7 +234,7 @@ class Device(Protocol):
 
 @runtime_checkable
 class Apart(Protocol):
-    """Capability of a task: its data can be parted among hosts."""
+    """Capability of a task: its data can be divided among hosts."""
 
     def public(self) -> Mapping[str, Any]:
         """The facts about the data that every host is told, as JSON values."""
@@ -254,7 +254,7 @@ class System:
         default_data: the data set of configurations that do not name one.
         claims: what each stack of layers over the summed rows promises; no other stack is allowed.
         bag_claims: likewise over bags.
-        gives_to_bags: whether settings make the algorithm give vectors to bags.
+        gives_to_bags: whether the algorithm gives vectors to bags under given settings.
         reads_singles: why its server has to see single uploads under their names, as a clause: no
             stack that hides them is among its claims; empty where it does not.
         attacks: names of the attacks that read its messages.
@@ -262,7 +262,7 @@ class System:
         load: reads a data set.
         lossless: whether settings allow any protection to be lossless.
         check: checks that are the system's own.
-        device: makes the algorithm where not all data are at hand; None where it cannot be.
+        device: makes the algorithm without all of the data; None if that is not possible.
     """
 
     name: str

@@ -1,7 +1,7 @@
 """Text for a terminal, without control characters from files or configurations.
 
-Reasons, names and paths come from elsewhere. The streams of the console script are wrapped here, so
-that no ``print`` has to think of it.
+Reasons, names and paths come from other sources. The streams of the console script are wrapped
+here, so that calls of ``print`` need not handle it.
 """
 
 import json
@@ -23,10 +23,10 @@ _SHOWN: Final = {each: ascii(chr(each))[1:-1] for each in _CONTROLS}
 
 
 class Spoken:
-    r"""A text stream that shows control characters (``\x1b``) in place of sending them.
+    r"""A text stream that shows control characters as text (``\x1b``).
 
-    A carriage return passes at the start of a text, where a progress bar has it; inside a line it
-    would overwrite the line.
+    A carriage return is passed on only at the start of a text, where progress bars write it; within
+    a line it would overwrite the line.
 
     Args:
         stream: the stream that is written to; other calls are forwarded to it unchanged.
@@ -77,7 +77,8 @@ def say(line: str) -> None:
 def leave_bars() -> None:
     """Leave the bars to the process that this one was forked from.
 
-    They share a lock. A worker killed while it holds the lock would make all others wait for ever.
+    The processes share a lock. If a worker were killed while it holds the lock, all others would
+    wait for ever.
     """
     _LEFT.append(True)
     if (bars := _bars()) is not None:

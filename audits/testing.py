@@ -1,4 +1,4 @@
-"""What tests ask of a federation: that an attack learns no more than so much, that sums are exact.
+"""Assertions about a federation: that an attack stays within bounds, that sums are exact.
 
     from audits.testing import assert_no_leak
 
@@ -57,10 +57,10 @@ def assert_no_leak(
 ) -> None:
     """Fails unless an attack by an adversary stays within bounds, as a gate would judge it.
 
-    A bound holds where the limit of the figure's 95 % interval on its far side does; a figure
-    without an interval is judged by its value. What was not measured does not hold: an attack that
-    did not apply, a figure that the data cannot support, fewer clients than a gate needs, a control
-    that failed, payloads that were not recorded.
+    A bound holds if the worse end of the figure's 95 % interval meets it; a figure without an
+    interval is judged by its value. What was not measured does not hold: an attack that did not
+    apply, a figure that the data cannot support, fewer clients than a gate needs, a control that
+    failed, payloads that were not recorded.
 
     Args:
         audited: a result of ``audits.audit``, whose findings are judged; a result of
@@ -70,7 +70,7 @@ def assert_no_leak(
         attack: name of the attack.
         adversary: whose view: a name of the configuration, parties such as "server+denoisers", or
             an ``Adversary``, which a result must have as it is, not by its name alone. A recording
-            knows nothing of a seed.
+            does not have a seed.
         data_dir: where data sets lie, if something is trained.
         bounds: ``max_FIGURE``, or ``min_FIGURE`` of a figure that is worse the lower it is, for the
             figures that ``secure-fedrec explain`` knows: ``max_auc=0.6``.
@@ -158,7 +158,7 @@ def _finding(
 
 
 def _require_same(audited: "AuditResult", asked: "Adversary") -> None:
-    """Refuse an adversary that has another's name: what was found is of the one in the audit.
+    """Refuse an adversary that has another's name: the findings are about the audit's adversary.
 
     Raises:
         ConfigError: it is another one.
@@ -182,7 +182,7 @@ def _of_recording(asked: "str | Adversary") -> "Adversary":
     """The adversary of a recording of a loop of one's own.
 
     Raises:
-        ConfigError: it knows the seed, from which nothing follows in such a recording.
+        ConfigError: it knows the seed, which does not apply to such a recording.
     """
     from audits import api  # noqa: PLC0415
     from secure_fedrec.errors import ConfigError  # noqa: PLC0415

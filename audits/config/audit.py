@@ -14,7 +14,7 @@ are, and what must hold:
     by whom measures                             figures that are not shipped [run]
                   checkpoints, measurements and the losslessness check
 
-``algorithm.name`` decides the rest: a system (``audits.systems``) names the data sets that it
+``algorithm.name`` determines the rest: a system (``audits.systems``) names the data sets that it
 learns from and the settings of both. ``audits.config.tables`` reads tables; what they mean (ranges,
 combinations) is checked by the settings classes of the packages themselves. A system, layer,
 attack, data set or figure that is not shipped is named as "package.module:OBJECT"
@@ -51,7 +51,7 @@ _HERE = Path()
 
 
 class RunConfig(Settings, section="run"):
-    """How the run is carried out; changes no result.
+    """How the run is carried out; does not change results.
 
     Args:
         checkpoint_every: rounds between checkpoints.
@@ -96,8 +96,8 @@ class AuditConfig(JudgedConfig):
         ring, cohort, recording, run: settings of the parts.
         protection: layer name -> settings, in order, over what is summed.
         bag_protection: likewise over what is collected in bags.
-        folder: of the file that it was read from; paths in it are relative to this folder. Not part
-            of what is audited.
+        folder: folder of the file from which it was read; paths in it are relative to this folder.
+            Not part of what is audited.
     """
 
     system: str = DEFAULT_SYSTEM
@@ -199,7 +199,7 @@ class AuditConfig(JudgedConfig):
         return normal
 
     def training_digest(self) -> str:
-        """SHA-256 of what decides the bits of a training run; attacks and gates do not."""
+        """SHA-256 of what determines the bits of a training run, without attacks and gates."""
         left_out = ("title", "adversaries", "attacks", "measures", "gates", "waivers", "run")
         kept = {key: value for key, value in self.as_json().items() if key not in left_out}
         if PLUGINS in kept:

@@ -35,11 +35,11 @@ class JudgedConfig(Settings):
     Args:
         title: heading of the report.
         seed: seed of all draws of attacks and intervals.
-        adversaries: who looks.
+        adversaries: the adversaries.
         attacks: names of the attacks that are tried for every adversary; ["all"] is all of them.
         gates: what must hold.
         waivers: what is excused for a while.
-        plugins: what the names of all these stand for that are not shipped.
+        plugins: the plug-ins that the names above stand for.
     """
 
     title: Annotated[str, Filled()] = "Federated recommender audit"
@@ -117,12 +117,12 @@ class RecordingConfig(JudgedConfig):
     Args:
         title: heading of the report.
         seed: seed of all draws of attacks and intervals.
-        adversaries: who looks.
+        adversaries: the adversaries.
         attacks: names of the attacks that are tried for every adversary; ["all"] is all of them.
         gates: what must hold, for figures of attacks only: utility, exactness and epsilon are not
             recorded.
         waivers: what is excused for a while.
-        plugins: what the names of all these stand for that are not shipped.
+        plugins: the plug-ins that the names above stand for.
     """
 
     title: Annotated[str, Filled()] = "Audit of a recorded federation"

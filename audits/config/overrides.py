@@ -1,4 +1,4 @@
-"""Settings of a command line over those of a file: ``--set protection.rho=2``."""
+"""Overrides of a file's settings from the command line: ``--set protection.rho=2``."""
 
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, TypeAlias
@@ -7,7 +7,7 @@ from audits.config.tables import require_tables
 from secure_fedrec.errors import ConfigError
 
 FieldsOf: TypeAlias = Callable[[str, Mapping[str, Any]], Collection[str]]
-"""Function from the name of a list and a table of it to the keys that the table may have."""
+"""Function that returns the keys a table may have, from the name of its list and the table."""
 
 
 def override(raw: dict[str, Any], key: str, value: Any, fields_of: FieldsOf) -> None:

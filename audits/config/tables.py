@@ -1,9 +1,9 @@
-"""From the tables of a configuration file to settings objects, and back.
+"""Converts the tables of a configuration file to settings objects, and back.
 
 The keys of a table are checked here, their values by the settings classes themselves
 (``secure_fedrec.settings``). A field that is a settings class of its own is a table inside the
-table, ``[algorithm.training]``. A class names its keys under its own section; its refusals are
-passed on under the key of the file.
+table, ``[algorithm.training]``. A class names its keys under its own section; its errors are passed
+on under the key of the file.
 """
 
 import dataclasses

@@ -1,4 +1,4 @@
-"""What every host builds its plan of training from: configuration, and public facts of the data."""
+"""The input of every host's training plan: configuration, and public facts of the data."""
 
 import json
 from collections.abc import Mapping
@@ -28,7 +28,7 @@ _VERSION = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Blueprint:
-    """What hosts agree on, public to all of them.
+    """What hosts agree on; public to all of them.
 
     Args:
         config: the resolved configuration, as JSON values.
@@ -113,7 +113,7 @@ class Blueprint:
 
         Args:
             secrets: 32 secret bytes of a client's host, by client number, from which its own draws
-                follow (``Streams.of_clients``); None on hosts that draw nothing.
+                follow (``Streams.of_clients``); None on hosts that do not draw anything.
             own: what a client's host was given in addition to its examples.
 
         Raises:

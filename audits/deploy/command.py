@@ -281,9 +281,9 @@ def greet_all(
 
     Args:
         coordinator: coordinator of the server.
-        watch: is told which hosts are missing.
+        watch: receives the names of missing hosts.
         patience: seconds to wait.
-        every: seconds between two looks.
+        every: seconds between two checks.
 
     Raises:
         HostError: not all hosts answer in time.
@@ -313,7 +313,7 @@ def _await(
         transport: to them.
         processes: theirs.
         nodes: their names, by number at the SuperLink.
-        watch: is told which hosts are missing.
+        watch: receives the names of missing hosts.
 
     Raises:
         HostError: a process ended, or a host does not answer in time.

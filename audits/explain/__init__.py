@@ -1,4 +1,4 @@
-"""The meaning of names in configurations and reports, read from the code that defines them.
+"""Explains names in configurations and reports, from the code that defines them.
 
 One source for ``secure-fedrec explain``, for the reference pages of the documentation and for the
 JSON Schema of configurations: annotations and docstrings of settings (``fields``), the tables that

@@ -1,1 +1,1 @@
-"""Gates and verdicts: what must hold, judged three ways."""
+"""Gates and verdicts: what must hold, with three outcomes."""

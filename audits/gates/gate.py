@@ -1,12 +1,12 @@
-"""Gates: what must hold, judged three ways.
+"""Gates: what must hold, with three outcomes.
 
 A gate compares a figure with a bound, using the figure's confidence interval where it has one:
 "max" fails if even the lower end exceeds the bound, passes if the upper end does not, and is
 inconclusive in between; "min" the other way round. A figure that could not be measured, or an
-attack that was not applicable, is inconclusive: an audit that did not run never looks like a pass.
+attack that was not applicable, is inconclusive: an audit that did not run is never a pass.
 
-A gate that no leak could make fall is refused where it is written: a bound at the end of the
-figure's range, or one that asks an attack to succeed.
+A gate that no leak could make fall is refused when the configuration is read: a bound at the end of
+the figure's range, or one that asks an attack to succeed.
 
 A gate with ``expect = "leak"`` documents in which range a figure of an attack lies, and why. If its
 whole interval lies there, gate and audit leak as documented, which is not a pass. If it leaks more,
@@ -71,9 +71,9 @@ class GateConfig(Settings, section="gates"):
     Args:
         metric: an attack figure, a figure of utility (mean over the utility folds), "lossless", or
             "epsilon", the stated privacy loss against the adversary.
-            "auc" is the attack's where one is named, else that of the utility. "utility_gain" is
-            the gain over the best applicable trivial rule. `secure-fedrec explain FIGURE` says what
-            each of them is.
+            "auc" is the attack's figure if an attack is named, otherwise a figure of utility.
+            "utility_gain" is the gain over the best applicable trivial rule. `secure-fedrec explain
+            FIGURE` describes each figure.
         attack: the attack of the figure; required for attack figures.
         adversary: the adversary whose view is attacked; required for attack figures.
         max: the figure must not exceed this.
@@ -83,9 +83,9 @@ class GateConfig(Settings, section="gates"):
             the "sums", the "reports" of rated sets, or the "bags".
         expect: "leak" documents what an attack reaches, instead of bounding it.
         least: what the attack's figure must reach, by the lower end of its interval.
-        most: what it must not exceed, by the upper end; without it, the end of its range, which
-            takes a `least` of nine tenths of it.
-        reason: why it leaks, in a sentence for the reader of a report.
+        most: what it must not exceed, by the upper end; by default the end of its range, which
+            requires a `least` of nine tenths of it.
+        reason: why it leaks, in a sentence for readers of the report.
 
     Raises:
         ConfigError: there is no bound or more than one, the bound cannot fall, a metric lacks its
@@ -336,7 +336,7 @@ def _judge_finding(gate: GateConfig, findings: Iterable[Finding]) -> GateResult:
 
 
 def _says_nothing(gate: GateConfig, finding: Finding) -> str | None:
-    """Why a documented leak is not a leak on this data."""
+    """Why a documented leak would not be a leak on this data."""
     measure, figures = MEASURES[gate.metric], finding.figures
     if measure.prior is not None and not measure.prior.ceiling and gate.least is not None:
         prior = figures.get(measure.prior.key)

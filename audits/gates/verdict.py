@@ -27,19 +27,20 @@ Report: TypeAlias = Mapping[str, Any]
 FAIL, OPEN, WAIVED, KNOWN = "fail", "inconclusive", "waived", "known"
 
 UNJUDGED = "no gate judges it"
-"""Ends the objection to a figure without a gate; other code searches reasons for it."""
+"""Last words of the objection to a figure without a gate; other code searches for them."""
 
 UNEXCUSED = "no gate excuses it, a waiver or a documented leak would"
-"""Ends the objection to a high or critical figure with a gate; other code searches for it."""
+"""Last words of the objection to a severe figure with a gate; other code searches for them."""
 
 MOST_EPSILON = 10.0
-"""A larger epsilon bounds nothing: the second tier of Ponomareva et al. 2023, section 5.2."""
+"""A larger epsilon does not count as a bound: the second tier of Ponomareva et al. 2023, section
+5.2."""
 
 UNSOLVED = (
     f"no price of its own bounds that (epsilon up to {MOST_EPSILON:g}, delta up to 1 / clients), "
     "and no search shows all that it tells"
 )
-"""Ends the objection to unpriced information about clients; other code searches for it."""
+"""Last words of the objection to unpriced information; other code searches for them."""
 
 _READS = frozenset({"attack", "figures", "data set"})
 """Kinds of plug-ins that do not determine what is sent."""
@@ -47,7 +48,7 @@ _READS = frozenset({"attack", "figures", "data set"})
 _WHOLE = "everything"
 _PARTS: Mapping[str, str] = MappingProxyType({"aggregate": "sums", "bag": "bags"})
 _MOVED = frozenset({"table", "public", "part"})
-"""Parts with prices behind what an adversary holds, by the first word of its name."""
+"""Parts whose prices cover what an adversary holds, by the first word of its name."""
 
 _JUDGED = ("low", "medium")
 """Severities that a gate can let pass."""
@@ -205,7 +206,7 @@ def undecided(findings: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def unrecorded(finding: Mapping[str, Any]) -> str | None:
-    """Evidence that an attack reads and that was not recorded; None if all was recorded."""
+    """Payloads that an attack reads and that were not recorded; None if all were recorded."""
     lacks = finding.get("lacks")
     if not lacks:
         return None
@@ -303,7 +304,7 @@ def unread(findings: Sequence[Mapping[str, Any]]) -> dict[str, list[str]]:
 
 
 def _unread(report: Report, excuse: Excuses) -> Iterator[Objection]:
-    """Objections from messages that no attack has read: what they tell is not known."""
+    """Objections from messages that no attack has read, so that it is unknown what they tell."""
     for adversary, names in unread(report["findings"]).items():
         text = f"{adversary}: it receives what no attack has read: {', '.join(names)}"
         yield _objection(OPEN, text, excuse(adversary, UNREAD, None), adversary=adversary)

@@ -1,9 +1,9 @@
-"""The audit report in its formats: data for machines, one self-contained page for people.
+"""The audit report in several formats: data for machines, and a self-contained page for people.
 
 ``report.json`` holds all facts, the others are written from it: the page, and what pipelines read
 (SARIF, JUnit, Markdown). ``report_schema`` describes them; its version is :data:`SCHEMA_VERSION`. A
-format is a writer of its own module, entered in :data:`WRITERS` and imported when something is
-written in it: the command line needs the names alone.
+format is a writer of its own module, listed in :data:`WRITERS` and imported when it is used: the
+command line only needs the names.
 """
 
 import json
@@ -53,7 +53,7 @@ FORMATS = ("json", "html")
 
 
 def __getattr__(name: str) -> Any:
-    """Names that are handed on, from modules that take a while to import."""
+    """Names imported on demand, from modules that take long to import."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from audits.report import html, schema  # noqa: PLC0415
@@ -83,7 +83,7 @@ def write_report(
 
     Raises:
         DataError: the report follows another schema version.
-        ValueError: the report holds a NaN or an infinity, which JSON cannot say.
+        ValueError: the report holds a NaN or an infinity, which JSON cannot express.
     """
     every = {name: directory / _NAMES.get(name, f"report.{name}") for name in WRITERS}
     known = [name for name, file in every.items() if file.exists() and name != FORMATS[0]]

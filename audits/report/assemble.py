@@ -204,7 +204,7 @@ def _summary(
 
 
 def gate_json(result: GateResult) -> dict[str, Any]:
-    """A judged gate as ``report.json`` keeps it."""
+    """A judged gate as stored in ``report.json``."""
     gate = result.gate
     return {
         "name": gate.name,

@@ -1,8 +1,8 @@
 """The report's charts, as inline SVG, small enough for a phone.
 
 Every chart repeats its numbers in words for screen readers, tells series apart by dash and marker
-as well as by hue, and returns an empty string where there is nothing to draw: the page then says
-so in text instead of showing an empty frame.
+as well as by hue, and returns an empty string where there is nothing to draw: the page then states
+that in text instead of showing an empty frame.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _WIDTH = 4.9
-"""Width in inches: a phone shows one chart in full size, a screen two beside each other."""
+"""Width in inches: a phone shows one chart in full size, a screen two side by side."""
 _DASHES: tuple[Any, ...] = ("-", (0, (5, 1.6)), (0, (1.2, 1.4)), (0, (6, 1.5, 1.2, 1.5)))
 _MARKERS = ("o", "s", "^", "D")
 
 
 def _axes(figure: "Figure", left: float, bottom: float, right: float, top: float) -> "Axes":
-    """Adds axes by margins in inches, so text keeps its room whatever the figure's height."""
+    """Adds axes by margins in inches, so that text has room whatever the figure's height."""
     width, height = figure.get_size_inches()
     inside = (width - left - right) / width, (height - bottom - top) / height
     return figure.add_axes((left / width, bottom / height, *inside))
@@ -44,9 +44,9 @@ def _shorten(name: str, limit: int) -> str:
 def roc_chart(findings: Sequence[Mapping[str, Any]]) -> str:
     """Draws log-log ROC curves, one line per finding.
 
-    Log axes show the corner that matters, where an attacker is nearly always right about a few
-    people; a linear ROC hides it. A line starts at the smallest false-positive rate its number of
-    negatives can resolve, never further left.
+    Log axes show the relevant corner, where an attacker is nearly always right about a few people.
+    A line starts at the smallest false-positive rate its number of negatives can resolve, never
+    further left.
 
     Args:
         findings: entries of the report's ``findings``; those without a curve are left out.

@@ -1,4 +1,4 @@
-"""The report's section on protection: layers, claim, how it was carried out, privacy."""
+"""The report's section on protection: layers, claim, whether simulated, privacy cost."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias

@@ -1,4 +1,4 @@
-"""Reading a ROC curve at chosen false-positive rates, and saying where it stops being data."""
+"""Reads a ROC curve at chosen false-positive rates, and finds the smallest rate with data."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -29,7 +29,7 @@ def tpr_at(roc: Mapping[str, Sequence[float]], rates: Sequence[float]) -> NDArra
     """Reads the true-positive rate at each false-positive rate.
 
     Points are joined by straight lines in linear space, which is what the area under the curve
-    assumes for tied scores; joining them in log space would flatter or hide the attack.
+    assumes for tied scores; joining them in log space would show other rates.
 
     Args:
         roc: ``fpr`` and ``tpr``, both rising.
@@ -49,7 +49,7 @@ def tpr_at(roc: Mapping[str, Sequence[float]], rates: Sequence[float]) -> NDArra
 def tpr_reached(roc: Mapping[str, Sequence[float]], rates: Sequence[float]) -> NDArray[np.float64]:
     """The largest true-positive rate of a threshold whose false-positive rate stays within each.
 
-    The figure that findings and gates use: a tie is accused as a whole or not at all.
+    The figure that findings and gates use: pairs with equal scores are all accused or none.
 
     Args:
         roc: ``fpr`` and ``tpr``, both rising.

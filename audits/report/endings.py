@@ -1,4 +1,4 @@
-"""For every attack that ran: how it ended, what to change, and what that costs.
+"""For every attack that ran: its result, what to change, and what that costs.
 
 An ending distinguishes a documented leak, a leak about which the protection makes no claim, a
 broken claim, and an attack that learned nothing.
@@ -16,7 +16,7 @@ from audits.report.view import by_severity, control_failed, finding_card, headli
 
 
 class Ending(NamedTuple):
-    """How an attack ended.
+    """Result of an attack.
 
     Attributes:
         words: in a report.
@@ -44,7 +44,7 @@ def leaks(finding: Mapping[str, Any]) -> bool:
 
 
 def ending(finding: Mapping[str, Any], report: Mapping[str, Any]) -> Ending:
-    """How an attack ended for one adversary.
+    """Result of an attack by one adversary.
 
     Args:
         finding: what it found.
@@ -104,7 +104,7 @@ def _row(
 
 
 def _alike(findings: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Rows of attacks in which adversaries with the same figures are joined."""
+    """Rows of attacks, in which adversaries with the same figures are joined."""
     shared: dict[str, dict[str, Any]] = {}
     for finding in findings:
         card = finding_card(finding)
@@ -275,7 +275,7 @@ SMALLEST_CHANGES = (
 
 
 def changes(report: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Every change that answers something, in full."""
+    """All changes that remove a finding, in full."""
     return [
         {
             **remedy,

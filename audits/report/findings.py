@@ -72,7 +72,7 @@ def _filled(words: str, figures: Mapping[str, Any]) -> str | None:
 
 
 def finding_json(finding: Finding, control: ControlResult | None) -> dict[str, Any]:
-    """A finding as ``report.json`` keeps it; figures without a key of their own go to details."""
+    """A finding as stored in ``report.json``; figures without a key in the schema go to details."""
     figures = dict(finding.figures)
     named = {key: figures.pop(key) for key in listed_keys() if key in figures}
     positive = None

@@ -1,4 +1,4 @@
-"""Page one: the verdict in a sentence, what was audited, what is open, and what to do."""
+"""Page one: the verdict in a sentence, what was audited, what is undecided, and what to do."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple

@@ -1,7 +1,7 @@
 """Rendering a report as one self-contained page.
 
 The page needs no script, font, image or network: charts are inline SVG, the style sheet is inline,
-and a content security policy forbids the rest. What it leaves out is in ``report.json``.
+and a content security policy forbids the rest. Everything that it leaves out is in ``report.json``.
 """
 
 from collections.abc import Mapping

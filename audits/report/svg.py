@@ -1,9 +1,9 @@
-"""Turning a matplotlib figure into a small, theme-aware, accessible piece of inline SVG.
+"""Turns a matplotlib figure into a small, theme-aware, accessible piece of inline SVG.
 
 Matplotlib writes a stand-alone file: XML prolog, RDF metadata, one ``id`` per element, fixed
-colours and fonts. Inline in a page that is noise, and duplicate ids make the page invalid, so
+colours and fonts. In a page these are useless, and duplicate ids make the page invalid, so
 :func:`finish` strips it and binds colours and the font to the page's CSS variables. Each variable
-carries the print colour as its fallback, so the chart also survives being copied out of the page.
+carries the print colour as its fallback, so the chart also works outside the page.
 """
 
 import hashlib

@@ -1,8 +1,8 @@
 """How the report writes numbers.
 
-One place decides how many digits a figure keeps, so a number reads the same in a sentence, a table
-and a chart. Two rules matter for an audit: a value that is not exactly 0 or 1 is never rounded to
-it, and a value that was not measured is never printed as a number.
+The number of digits of a figure is determined only here, so a number is the same in a sentence, a
+table and a chart. Two rules matter for an audit: a value that is not exactly 0 or 1 is never
+rounded to it, and a value that was not measured is never printed as a number.
 """
 
 import re
@@ -18,7 +18,7 @@ MINUS = "\N{MINUS SIGN}"
 
 
 def _guarded(value: float, digits: int, unit: float, suffix: str) -> str:
-    """Rounds ``value`` without letting it collapse onto 0 or onto ``unit``."""
+    """Rounds ``value``, but never to 0 or to ``unit``."""
     step = 10.0**-digits
     if 0 < value < step / 2:
         return f"<{step:.{digits}f}{suffix}"
@@ -96,7 +96,7 @@ def measure(name: str) -> str:
 
 
 def which_is_better(names: Iterable[str]) -> str:
-    """Says of measures of utility which way is up: ``lower is better``."""
+    """Says whether higher or lower values of utility are better: ``lower is better``."""
     given = list(names)
     errors = [measure(name) for name in given if name in LOWER_IS_BETTER]
     others = [measure(name) for name in given if name not in LOWER_IS_BETTER]

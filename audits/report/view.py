@@ -1,7 +1,7 @@
 """From the report's data to numbers that the page shows: adversaries, gates, findings.
 
-Everything that decides what a reader is told first (the order of findings, an adversary's outcome,
-which number stands beside a verdict) lives here, in plain functions; the template only lays out.
+Everything that decides what a reader sees first (the order of findings, an adversary's outcome, the
+number shown with a verdict) is here, in plain functions; the template only does the layout.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -40,9 +40,9 @@ def metric_name(metric: str) -> str:
 
 
 def headline(finding: Mapping[str, Any]) -> str:
-    """Returns the one number that stands beside a finding wherever it is mentioned.
+    """Returns the one number that is shown with a finding wherever it is mentioned.
 
-    A number whose control failed never stands alone: it says so.
+    A number whose control failed is marked as such.
     """
     if finding["status"] != "measured":
         return "not applicable"
@@ -85,7 +85,7 @@ def _severity_rank(finding: Mapping[str, Any]) -> int:
 
 
 def by_severity(findings: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Sorts findings worst first: by severity, then by how much was learned, and of how many.
+    """Sorts findings worst first: by severity, by how much was learned, and by number of clients.
 
     Gains that differ in the second digit only are taken for equal: the attack that reaches more
     clients then comes first.
@@ -104,7 +104,7 @@ def by_severity(findings: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]
 
 
 def control_failed(finding: Mapping[str, Any]) -> bool:
-    """Says whether a control of this finding failed, so that its numbers prove nothing."""
+    """Says whether a control of this finding failed, so that its numbers are meaningless."""
     controls = (finding.get("null_control"), finding.get("positive_control"))
     return any(control is not None and not control["passed"] for control in controls)
 
@@ -112,9 +112,9 @@ def control_failed(finding: Mapping[str, Any]) -> bool:
 def adversary_rows(report: Mapping[str, Any]) -> list[dict[str, str]]:
     """Builds the outcome for each adversary.
 
-    An adversary passes only if a gate says so, and nothing stands in its way: one without a gate is
-    "no gate", one to which no attack applied is "not tested", and a failed control turns a pass
-    into "inconclusive". If a gate documents a leak and holds, or what was found is excused, the
+    An adversary passes only if it has a gate and there is no objection: one without a gate is "no
+    gate", one to which no attack applied is "not tested", and a failed control turns a pass into
+    "inconclusive". If a gate documents a leak and holds, or what was found is excused, the
     adversary "leaks as documented", which is not a pass.
     """
     findings, gates, found = report["findings"], report["gates"], objections(report)
@@ -226,7 +226,7 @@ def _measure_row(finding: Mapping[str, Any], measure: Measure) -> tuple[str, str
 
 
 def _too_few(finding: Mapping[str, Any], rate: float) -> str:
-    """Explains a rate that was not measured where the number of negatives is the reason."""
+    """Explains why a rate was not measured, if there are too few negatives."""
     needed = round(10 / rate)
     have = negatives(finding)
     return f"needs {count(needed)} negatives, has {count(have)}" if have < needed else ""

@@ -1,4 +1,4 @@
-"""What all reproductions do alike: read what is asked for, tell a result and draw it."""
+"""Common parts of reproductions: read the options, report a result and draw it."""
 
 import argparse
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,7 +15,7 @@ class Parts(NamedTuple):
 
     Attributes:
         tables: numbers.
-        figures: numbers, as words: a figure may have parts.
+        figures: numbers as strings, since a figure may have parts.
     """
 
     tables: tuple[int, ...]
@@ -29,13 +29,13 @@ def wanted_parts(
     figures: Sequence[str],
     usual: Sequence[str] | None = None,
 ) -> Parts:
-    """What ``--table`` and ``--figure`` ask for; all of it where neither is given.
+    """The tables and figures of ``--table`` and ``--figure``; all if neither is given.
 
     Args:
         arguments: of the command.
         tables: that are reproduced.
         figures: likewise.
-        usual: figures where nothing is asked for; None for all.
+        usual: figures that are made by default; None for all.
 
     Raises:
         ConfigError: there is no such table or figure.
@@ -56,7 +56,7 @@ def first_seeds(known: Sequence[int], asked: int | None, *, default: int) -> tup
         default: how many there are by default.
 
     Raises:
-        ConfigError: so many are not known, or none is asked for.
+        ConfigError: there are fewer seeds, or the number is below 1.
     """
     count = default if asked is None else asked
     if not 1 <= count <= len(known):
@@ -65,10 +65,10 @@ def first_seeds(known: Sequence[int], asked: int | None, *, default: int) -> tup
 
 
 def chosen(option: str, asked: Sequence[T] | None, known: Iterable[T]) -> list[T]:
-    """What an option asks for, in the order of what is known; all where it asks for nothing.
+    """The values of an option, in the order of the known values; all if it is not given.
 
     Raises:
-        ConfigError: one of the values is none that a study reproduces.
+        ConfigError: a value is not one that is reproduced.
     """
     choices = tuple(known)
     for value in asked or ():
@@ -78,12 +78,12 @@ def chosen(option: str, asked: Sequence[T] | None, known: Iterable[T]) -> list[T
 
 
 class Result:
-    """What a reproduction says: JSON values, lines of text and files of drawings.
+    """Result of a reproduction: JSON values, lines of text and files of drawings.
 
     Args:
         out: folder of the drawings.
         values: what it begins with.
-        stand_in: what is said of the data before all; empty for nothing.
+        stand_in: a first line about the data; empty for none.
     """
 
     def __init__(self, out: Path, values: dict[str, Any], stand_in: str = "") -> None:
@@ -91,7 +91,7 @@ class Result:
         self.lines = [stand_in, ""] if stand_in else []
 
     def tell(self, key: str, values: Mapping[str, Any], lines: Sequence[str]) -> None:
-        """One table or figure more in the list of that key, and its lines."""
+        """Add a table or figure to the list of that key, and its lines."""
         self.values[key].append(values)
         self.lines += [*lines, ""]
 
@@ -100,13 +100,13 @@ class Result:
         self.values[key].append(write_drawing(self._out / f"{stem}.svg", svg))
 
     def ended(self, reports: Sequence[Mapping[str, Any]]) -> tuple[dict[str, Any], list[str]]:
-        """Values and lines, what training took last."""
+        """Values and lines, with the training time as the last line."""
         told = f"{len(reports)} studies, {seconds_of(reports):.0f} s of training"
         return self.values, [*self.lines, told]
 
 
 def seconds_of(reports: Iterable[Mapping[str, Any]]) -> Any:
-    """What the training of studies took."""
+    """A line on the training time of studies."""
     return sum(report["seconds"] for report in reports)
 
 

@@ -1,4 +1,4 @@
-"""FedDMF's figures 5 to 8, and beside them federations of several organisations.
+"""FedDMF's figures 5 to 8, and further figures for federations of several organisations.
 
 A figure in numbers: F1 at the tuned and at the printed threshold, AUC, and F1 of all ones. It is
 drawn as bars of methods (5) or lines along what is varied (6 to 8).
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 SEEDS: Final = (0, 1, 2)
-"""The paper repeats three times."""
+"""Number of repetitions in the paper."""
 
 SIDES: Final = {"within": "own items (training)", "across": "items of others (testing)"}
 """An organisation's own items, on which it trained; and those of others."""
@@ -71,7 +71,7 @@ class Shown(Settings):
     hours: bool = False
 
     def studies(self) -> Iterator[StudyConfig]:
-        """Of all seeds; one that is there twice is the same."""
+        """Studies of all seeds, each once."""
         training = replace(PAPER.training, negatives=None) if self.all_pairs else PAPER.training
         others = replace(PAPER, training=training)
         for value in self.values:
@@ -90,7 +90,7 @@ class Shown(Settings):
 
 
 class Point(NamedTuple):
-    """What all seeds of a point of a figure have in common.
+    """A point of a figure: what the studies of all seeds have in common.
 
     Attributes:
         name: of the method.
@@ -137,7 +137,7 @@ class Paper:
 
 
 def load_paper(*, quick: bool) -> Paper:
-    """Read what is known of the paper.
+    """Read the paper's file.
 
     Args:
         quick: whether a small generated table stands in for the data.
@@ -153,7 +153,7 @@ def load_paper(*, quick: bool) -> Paper:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StudySource(NamedStudies[StudyConfig]):
-    """How studies are found or made."""
+    """The library of studies: those of a folder, and those made now."""
 
     quick: Mapping[str, Any]
 
@@ -162,7 +162,7 @@ class StudySource(NamedStudies[StudyConfig]):
         return self.folder / file_name(study)
 
     def config(self, study: StudyConfig) -> StudyConfig:
-        """The settings of a study are what it is called by."""
+        """The settings of a study are its name."""
         return study
 
     def data(self, study: StudyConfig) -> RatingTable:
@@ -176,7 +176,7 @@ class StudySource(NamedStudies[StudyConfig]):
 
 
 def file_name(study: StudyConfig) -> str:
-    """Of the report of a study, told apart by what differs between studies of a figure."""
+    """File name of a study's report, by what differs between studies of a figure."""
     split, parts = study.split, [study.data, study.method, f"{study.split.organisations}"]
     parts += [f"common{split.common:g}"]
     parts += [f"items{split.items:g}"] if split.items not in (None, _HALF) else []
@@ -191,7 +191,7 @@ def file_name(study: StudyConfig) -> str:
 
 
 def reproduce(arguments: argparse.Namespace) -> tuple[dict[str, Any], list[str]]:
-    """Run what is missing, tell and draw the figures; see ``papers.Run``."""
+    """Run what is missing, report and draw the figures; see ``papers.Run``."""
     paper = load_paper(quick=arguments.quick)
     usual = [name for name, shown in paper.figures.items() if not shown.hours]
     parts = wanted_parts(arguments, tables=(), figures=tuple(paper.figures), usual=usual)
@@ -225,7 +225,7 @@ def figure_values(
         paper: says what it shows.
         figure: its number or name.
         studies: reports of those that there are.
-        points: of its studies.
+        points: points of its studies.
     """
     own: dict[Point, dict[int, Mapping[str, Any]]] = defaultdict(dict)
     for study, point in points.items():
@@ -265,7 +265,7 @@ def figure_lines(values: Mapping[str, Any]) -> list[str]:
 
 
 def _point(point: Point, found: _Epochs) -> dict[str, Any]:
-    """Means over seeds, of the mean over organisations and of each organisation."""
+    """Means over seeds, for the mean over organisations and for each organisation."""
     seeds = sorted(found)
 
     def mean(*keys: Any) -> dict[str, float | None]:
@@ -290,9 +290,9 @@ def _point(point: Point, found: _Epochs) -> dict[str, Any]:
 def _against(
     paper: Paper, own: Mapping[Point, _Epochs], varied: str | None
 ) -> list[dict[str, Any]]:
-    """Every model against others and popularity on the same splits, seeds paired.
+    """Every model compared with others and popularity on the same splits, seeds paired.
 
-    The summed form of FedDMF stands against the exchanged one too.
+    The summed form of FedDMF is also compared with the exchanged one.
     """
     rows = []
     rules = {paper.names[each] for each in UNTRAINED}
@@ -318,7 +318,7 @@ def _against(
 
 
 def _paired(found: _Epochs, other: _Epochs) -> dict[str, float | None] | None:
-    """F1 across less another's, of the seeds that both have."""
+    """Difference of F1 across between two methods, for the seeds that both have."""
     seeds = sorted(found.keys() & other.keys())
     if not seeds:
         return None
@@ -326,7 +326,7 @@ def _paired(found: _Epochs, other: _Epochs) -> dict[str, float | None] | None:
 
 
 def _shares(found: _Epochs, central: _Epochs) -> dict[str, float]:
-    """F1 across in shares of that of a model on all data, of the seeds that both have, by pairs."""
+    """F1 across as a share of that of a model on all data, for the seeds that both have."""
     seeds, shares = sorted(found.keys() & central.keys()), {}
     for kind in KINDS:
         ours, whole = (sum(_across(each[s], kind) for s in seeds) for each in (found, central))

@@ -32,7 +32,7 @@ _STYLES: Final = {"fedrec": ("o", "-"), "fedrec++": ("s", (0, (5, 1.6)))}
 
 
 class Entry(NamedTuple):
-    """What all folds of a study have in common.
+    """An entry: what the studies of all folds have in common.
 
     Attributes:
         data: name of the ratings.
@@ -50,7 +50,7 @@ class Entry(NamedTuple):
 
     @property
     def stem(self) -> str:
-        """For names of files."""
+        """Words for names of files."""
         parts = [self.data, self.method.replace("+", "p"), f"rho{self.rho}"]
         parts += [f"eta{self.denoisers}"] if self.denoisers else []
         return "-".join([*parts, f"share{self.share:g}"])
@@ -117,22 +117,22 @@ class Paper:
         return replace(self, data={name: self.data[name] for name in kept})
 
     def error_entries(self, data: str) -> list[Entry]:
-        """Of the rows of table 2, in order."""
+        """Entries of table 2, in order."""
         return [_entry(data, method, rho) for method, rho, *_ in self.table2[data]]
 
     def cost_entries(self, data: str) -> list[Entry]:
-        """Of the rows of table 3, in order."""
+        """Entries of table 3, in order."""
         clients = self.data[data].clients
         counts = [clients // share if share > 0 else abs(share) for share, *_ in self.table3[data]]
         return [Entry(data, "fedrec++" if eta else "fedrec", 1, eta) for eta in counts]
 
     def figure_entries(self, data: str) -> list[Entry]:
-        """Of the points of figure 2."""
+        """Entries of figure 2."""
         methods = [("fedrec", 0), *((name, rho) for rho in self.rhos for name in METHODS)]
         return [_entry(data, name, rho, share) for share in self.shares for name, rho in methods]
 
     def needed(self, parts: Parts, folds: int) -> list[Needed]:
-        """Every study, fold by fold; the cheap and the telling first."""
+        """Every study, fold by fold; cheap and important ones first."""
         needed: list[Needed] = []
         for name in self.data:
             if 3 in parts.tables:
@@ -174,7 +174,7 @@ def _folds(entries: Iterable[Entry], folds: int, rounds: int) -> list[Needed]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StudySource(NamedStudies[Needed]):
-    """How studies are found or made."""
+    """The library of studies: those of a folder, and those made now."""
 
     paper: Paper
 
@@ -325,7 +325,7 @@ def _of_entry(entry: Entry, studies: Studies) -> dict[str, Any]:
 
 
 def _reports(entry: Entry, studies: Studies) -> list[tuple[int, Mapping[str, Any]]]:
-    """With their folds, in their order."""
+    """Studies with their folds, in order."""
     own = [(needed.fold, report) for needed, report in studies.items() if needed.entry == entry]
     return sorted(own, key=lambda each: each[0])
 

@@ -12,7 +12,7 @@ from secure_fedrec.core.special import stdtrit
 MISSING: Final = "-"
 
 Cells: TypeAlias = Mapping[str, Callable[[Mapping[str, Any]], str]]
-"""By name of a column, what it says of a row."""
+"""By name of a column, the function that makes its cell from a row."""
 
 _LEVEL: Final = 0.95
 
@@ -39,7 +39,7 @@ def deviation(values: Sequence[float]) -> float | None:
 
 
 def summary(values: Sequence[float | None]) -> dict[str, Any]:
-    """``mean`` and ``deviation`` of those that there are, None of none; and all ``values``."""
+    """``mean`` and ``deviation`` of the existing values, None without any; and all ``values``."""
     known = [value for value in values if value is not None]
     if not known:
         return {"mean": None, "deviation": None, "values": list(values)}
@@ -76,7 +76,7 @@ def table_lines(title: str, cells: Cells, rows: Sequence[Mapping[str, Any]]) -> 
 
 
 def number(value: float | str | None, digits: int) -> str:
-    """A number, or that there is none."""
+    """A number, or a dash if there is none."""
     return value if isinstance(value, str) else MISSING if value is None else f"{value:.{digits}f}"
 
 

@@ -13,7 +13,7 @@ from secure_fedrec.errors import ConfigError
 from secure_fedrec.settings import OneOf, Settings
 
 Run: TypeAlias = Callable[[argparse.Namespace], tuple[dict[str, Any], list[str]]]
-"""Runs what is missing and draws: the result as JSON values, and as lines of text."""
+"""Runs what is missing and draws; returns the result as JSON values and as lines of text."""
 
 _PAPERS: Final = Path(__file__).parent.parent / "papers"
 _HEAD: Final = "reproduce"
@@ -45,7 +45,7 @@ OPTIONS: Final[Mapping[str, Mapping[str, Any]]] = MappingProxyType(
 """Options that not all papers have, as ``argparse`` takes them; several may share one."""
 
 APART: Final = ("variants",)
-"""Options whose result is written beside that without them."""
+"""Options whose result is written in addition to the default result."""
 
 
 class Entry(Settings, section=_HEAD):
@@ -69,7 +69,7 @@ def paper_names() -> list[str]:
 
 
 def read_paper(name: str) -> dict[str, Any]:
-    """What the file of a paper has of its numbers and settings.
+    """The numbers and settings in the file of a paper.
 
     Raises:
         ConfigError: there is no such paper, or its file is not TOML.
@@ -80,9 +80,9 @@ def read_paper(name: str) -> dict[str, Any]:
 
 
 def run_of(name: str) -> Run:
-    """What reproduces a paper, the ``reproduce`` of its module or package.
+    """The function that reproduces a paper, ``reproduce`` of its module or package.
 
-    It is imported where it is wanted, as studies compile their loops and import torch.
+    It is imported when needed, since studies compile their loops and import torch.
     """
     return cast(Run, import_module(f"audits.reproduction.{name}").reproduce)
 

@@ -28,7 +28,7 @@ Made = TypeVar("Made")
 Report: TypeAlias = dict[str, Any]
 
 _LOOK_SECONDS: Final = 1.0
-"""From one look at what others are making to the next, where there is nothing else to do."""
+"""Seconds between two checks of what other processes are making, when waiting for them."""
 
 
 class Found(NamedTuple):
@@ -36,7 +36,7 @@ class Found(NamedTuple):
 
     Attributes:
         report: everything measured.
-        path: of it; its arrays lie beside.
+        path: its file; its arrays are beside it.
     """
 
     report: Mapping[str, Any]
@@ -44,7 +44,7 @@ class Found(NamedTuple):
 
     @property
     def diverged(self) -> bool:
-        """Whether it ended with a loss that was no number."""
+        """Whether it ended with a loss that was not a number."""
         return "diverged" in self.report
 
     def array(self, name: str) -> FloatArray:
@@ -60,12 +60,12 @@ class Found(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StudyFolder(ABC, Generic[Wanted]):
-    """Where studies are, and whether more are made.
+    """The folder of studies, and whether missing ones are made.
 
     Args:
         folder: of the results; made where it is missing.
         data_dir: folder of the data sets, see ``secure_fedrec.data.locate``.
-        run: whether to run studies that are missing; else they are left out.
+        run: whether to run studies that are missing; otherwise they are left out.
         progress: whether to draw a progress bar.
     """
 
@@ -91,7 +91,7 @@ class StudyFolder(ABC, Generic[Wanted]):
         }
 
     def require(self, studies: Sized, paper: str, by: str = "is needed") -> None:
-        """Refuse to tell nothing.
+        """Refuse an empty result.
 
         Raises:
             DataError: there is no study.
@@ -105,11 +105,11 @@ class StudyFolder(ABC, Generic[Wanted]):
         needed: Iterable[Wanted],
         make: Callable[[Wanted, "tqdm[Any]"], Made],
     ) -> dict[Wanted, Made]:
-        """What was found and, where that is wanted, what is missing, run now.
+        """The studies that were found and, if wanted, the missing ones, run now.
 
-        In order, but for those that other processes have made or are making: they come last, to be
-        read, and whichever of them is let go first is gone on with. A study that diverges with all
-        of its settings is left out, and said so.
+        In order, except that studies that other processes are making come last: they are read when
+        finished, and one that another process abandons is continued here. A study that diverges
+        with all of its settings is left out, with a message.
 
         Args:
             found: studies that there are.
@@ -118,7 +118,7 @@ class StudyFolder(ABC, Generic[Wanted]):
                 refresh the bar and add to it.
 
         Returns:
-            Those that there are then, in the order of ``needed``.
+            The studies that then exist, in the order of ``needed``.
         """
         wanted = list(needed)
         missing = [each for each in wanted if each not in found] if self.run else []
@@ -150,7 +150,7 @@ class StudyFolder(ABC, Generic[Wanted]):
 
 
 class NamedStudies(StudyFolder[Wanted]):
-    """Studies that are found by the names of their files, and are all made by ``run_study``."""
+    """Studies that are found by their file names and made by ``run_study``."""
 
     @abstractmethod
     def config(self, needed: Wanted) -> StudySettings:
@@ -158,10 +158,10 @@ class NamedStudies(StudyFolder[Wanted]):
 
     @abstractmethod
     def data(self, needed: Wanted) -> Any:
-        """What a study learns from, with a ``fingerprint``."""
+        """The data of a study, with a ``fingerprint``."""
 
     def told(self, needed: Wanted, bar: "tqdm[Any]") -> dict[str, Callable[..., object]]:
-        """What a study calls while it is made, to show how far it is."""
+        """A function that a study calls to show its progress."""
         return {"on_round": bar.refresh}
 
     def make(self, needed: Wanted, bar: "tqdm[Any]") -> Report:

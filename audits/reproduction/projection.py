@@ -1,4 +1,4 @@
-"""Points of many dimensions in the plane, as the papers draw their users."""
+"""t-SNE of high-dimensional points into the plane, as papers draw their users."""
 
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 MARKERS: Final = ("o", "s", "^", "D", "v")
-"""Of groups that are told apart."""
+"""Colours of groups."""
 
 _PERPLEXITY = 30.0
 _LEAST = 3
@@ -32,7 +32,7 @@ def embed(points: FloatArray, *, seed: int) -> FloatArray:
 
 
 def distinct(points: FloatArray) -> bool:
-    """Whether there is anything to arrange: float64[n, d] with points that differ."""
+    """Whether points float64[n, d] differ, so that they can be arranged."""
     return len(points) >= _LEAST and bool(np.ptp(points, axis=0).max() != 0)
 
 

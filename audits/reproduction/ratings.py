@@ -22,7 +22,7 @@ def ratings_of(name: str, data_dir: Path | None, quick: Mapping[str, Any]) -> Ra
 
 
 def generated(quick: Mapping[str, Any]) -> RatingTable:
-    """Small ratings in the place of a paper's."""
+    """Small generated ratings in place of a paper's."""
     return _generated(**quick["ratings"])
 
 

@@ -134,11 +134,11 @@ def _behind(
 
 
 def _surely(bound: float, end: float, low: float, deviations: float, step: float) -> float:
-    """The value between a bound and an end of its range that can be told from the bound.
+    """The value between a bound and an end of its range that can be distinguished from the bound.
 
-    It lies so many deviations of a value, and a step, away; at the end of the range if none does.
-    Values between ``low`` and 1 deviate most where they lie at the ends, at neither of which they
-    deviate at all.
+    It is so many standard deviations, and a step, away from the bound, or the end of the range.
+    The standard deviation of values between ``low`` and 1 is taken as large as possible: all values
+    at the two ends.
     """
     near, far = bound, end
     for _ in range(60):

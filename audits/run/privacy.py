@@ -127,8 +127,8 @@ def _parts(stack: Stack) -> list[str]:
 def require_priced(config: AuditConfig, stack: Stack, sizes: Sizes) -> None:
     """Check that a run has the prices that its budget and its gates require.
 
-    The search for noise uses the named distribution; the claim adds the distance of the
-    distribution that is drawn, weighted by exp(epsilon).
+    The search for noise uses the named distribution; the claim adds its distance to the drawn
+    distribution, weighted by exp(epsilon).
 
     Raises:
         ConfigError: the claim would exceed the budget or cannot be made, or a gate asks for the

@@ -2,7 +2,7 @@
 
 A run that is interrupted goes on from its last checkpoint and repeats the rounds after it. Their
 noise comes from the operating system, so each repetition is a further release of the same data and
-has a privacy cost. A checkpoint does not record rounds that came after it; this journal does.
+has a privacy cost. A checkpoint does not record later rounds; this journal does.
 """
 
 import errno

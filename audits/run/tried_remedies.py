@@ -1,4 +1,4 @@
-"""Try advice: make every change that a report names, and run the audit again."""
+"""Tests the advice of a report: makes every change that it names, and runs the audit again."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -20,7 +20,7 @@ REFUSED = "refused"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TriedRemedy:
-    """The result of a change.
+    """The result of one change.
 
     Args:
         change: in one line, as in reports.
@@ -130,8 +130,8 @@ def _without_idle(
 ) -> tuple[Mapping[str, Any], list[str]]:
     """A report judged again without idle gates and adversaries, and the names of these.
 
-    Idle are gates that document a leak that is gone, gates on attacks that have nothing to read
-    after the change, and adversaries to which no attack applies any more.
+    Idle are gates that document a leak that no longer occurs, gates on attacks that have nothing to
+    read after the change, and adversaries to which no attack applies any more.
     """
     measured = {
         (each["attack"], each["adversary"])

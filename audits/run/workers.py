@@ -1,4 +1,4 @@
-"""Work shared among processes of this machine, with the same results as in one process.
+"""Shares work among processes of this machine, with the same results as one process.
 
 Workers are forked: they have all that is in memory, and only a number is sent to them. Each item of
 work is independent, so results do not depend on which worker did it, or on how many there are.
@@ -43,7 +43,7 @@ def shared_out(
         workers: number of processes; with one, or where processes cannot be forked, all is done
             here.
         dear_last: whether the last items take longest: several workers then begin with them, so
-            that no worker has to finish one alone.
+            that none of them is left for the end.
         done: called after each, with its number and its result.
 
     Raises:

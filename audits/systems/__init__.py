@@ -1,9 +1,9 @@
 """Systems that an audit can train and attack: a module or a folder per algorithm, named like it.
 
-``audits.system`` says what an audit asks of an algorithm; the ``SYSTEM`` of each module here, of a
-folder's module ``system``, answers. It is found by its name, imported when a configuration says it
-and not before: FURL brings PyTorch along, and commands that need none should not wait for it.
-``SYSTEMS`` and ``DATA`` also have what plug-ins add (``audits.plugins``).
+``audits.system`` defines the interface of an algorithm; each module here, or a folder's module
+``system``, implements it as ``SYSTEM``. It is found by its name, and imported only when a
+configuration names it: FURL imports PyTorch, for which other commands should not wait. ``SYSTEMS``
+and ``DATA`` also have what plug-ins add (``audits.plugins``).
 """
 
 from collections.abc import Iterator, Mapping
@@ -21,7 +21,7 @@ _FOUND = {
 
 
 class _Shipped(Mapping[str, System]):
-    """Systems by name; to ask for one imports it."""
+    """Systems by name; looking one up imports it."""
 
     def __getitem__(self, name: str) -> System:
         found: System = import_module(_FOUND[name]).SYSTEM
@@ -41,7 +41,8 @@ SYSTEMS: Registry[System] = Registry("algorithm", _Shipped())
 """The algorithms that can be audited, by name."""
 
 DATA: Registry[DataKind] = Registry("data set", {})
-"""Data sets that belong to no system alone, by name; shipped ones stand in ``System.kinds``."""
+"""Data sets that do not belong to a single system, by name; shipped ones are in
+``System.kinds``."""
 
 
 def system_named(name: object) -> System:

@@ -23,7 +23,7 @@ from secure_fedrec.protection import Claim, Subject, claims_about
 from secure_fedrec.vault import Vault
 
 _TOGETHER = 2**22
-"""Scores that are held at a time."""
+"""Number of scores held in memory at a time."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -7,7 +7,7 @@ from secure_fedrec.algorithms.item_tables import Enhancement, FedNCF, FedNCFConf
 
 
 class EnhancedFedNCFConfig(FedNCFConfig, section="algorithm"):
-    """Hyper-parameters, beside those of FedNCF.
+    """Hyper-parameters in addition to those of FedNCF.
 
     Args:
         enhancement: what the plug-in adds.

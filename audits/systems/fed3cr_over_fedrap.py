@@ -1,4 +1,4 @@
-"""Fed3CR as a plug-in over FedRAP: the consensus takes the common table's place."""
+"""Fed3CR as a plug-in over FedRAP: the consensus replaces the common table."""
 
 from dataclasses import field
 
@@ -8,12 +8,12 @@ from secure_fedrec.settings import NonNegative, Positive
 
 
 class EnhancedFedRAPConfig(FedRAPConfig, section="algorithm"):
-    """Hyper-parameters, beside those of FedRAP.
+    """Hyper-parameters in addition to those of FedRAP.
 
     Args:
         item_learning_rate: step size of both item tables.
-        independence: lambda, how strongly P and C are pushed apart; behind a transfer matrix this
-            has no lower end, and complementarity is in its place.
+        independence: lambda, how strongly P and C are pushed apart; with a transfer matrix this
+            term is unbounded below, so complementarity replaces it.
         enhancement: what the plug-in adds.
 
     Raises:

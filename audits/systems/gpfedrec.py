@@ -1,4 +1,4 @@
-"""GPFedRec: the server compares clients by their item tables, and means those of neighbours."""
+"""GPFedRec: the server compares clients by their item tables, and averages those of neighbours."""
 
 from audits.item_tables import single_table_system
 from secure_fedrec.algorithms.item_tables.gpfedrec import GPFedRec, GPFedRecConfig

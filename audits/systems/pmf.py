@@ -1,4 +1,4 @@
-"""Federated PMF on rating tables, with every protection there is: FedRec, FedRec++, SDCF, FedMF.
+"""Federated PMF on rating tables, with every kind of protection: FedRec, FedRec++, SDCF, FedMF.
 
 Parts that are not specific to PMF serve every algorithm that learns from rating tables
 (``rating_system``).
@@ -44,7 +44,7 @@ from secure_fedrec.evaluation import (
 from secure_fedrec.protection import RECORDS, STACKS, Claim
 
 _PMF = "federated PMF"
-"""Words of claims of layers over rows for the algorithm that they are over."""
+"""Words for claims of layers over rows, by the algorithm."""
 
 Learner: TypeAlias = Callable[[Any], RatingAlgorithm]
 """Makes an algorithm of its settings."""
@@ -96,11 +96,11 @@ class RatingTask:
         return {"ratings": rated_sets(self.split.train)}
 
     def public(self) -> dict[str, Any]:
-        """Nothing beside the settings and the size of the table."""
+        """Only the size of the table, in addition to the settings."""
         return {}
 
     def own(self, client: int) -> dict[str, npt.NDArray[Any]]:
-        """Nothing beside its ratings."""
+        """An empty mapping: a client only gets its ratings."""
         return {}
 
 
@@ -217,7 +217,7 @@ def _ranking_rules(split: Split) -> dict[str, Rule]:
 
 
 def _lossless(algorithm: Any) -> bool:
-    """User vectors that are trained on virtual ratings differ from the plain twin's."""
+    """Whether losslessness is possible: not if user vectors train on virtual ratings."""
     return bool(algorithm.user_update != "rated+virtual")
 
 

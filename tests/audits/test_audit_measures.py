@@ -95,7 +95,7 @@ def test_severity_is_what_was_told_beyond_guessing(
         ),
         (
             {"set_auc": 0.9, "set_prior_auc": 0.8},
-            "hold from what they do not with AUC 0.900 (popularity alone: 0.800).",
+            "contain from what they do not with AUC 0.900 (popularity alone: 0.800).",
         ),
         (
             {"histogram_error": 0.05, "histogram_error_chance": 0.2},

@@ -78,7 +78,7 @@ def reproduce(arguments: argparse.Namespace) -> tuple[dict[str, Any], list[str]]
 
 
 def _methods(paper: Paper, parts: Parts, place: Place, asked: Sequence[str] | None) -> list[str]:
-    """Which methods the wanted parts need on a data set."""
+    """The methods that the wanted parts need on a data set."""
     known = paper.studied(place, asked)
     due: set[str] = set()
     if 2 in parts.tables:
@@ -102,7 +102,7 @@ def _tables(
     asked: Sequence[str] | None,
     variants: Variants,
 ) -> list[tuple[dict[str, Any], list[str]]]:
-    """Tables 2 to 4 of one place, and what figure 8 shows in numbers."""
+    """Tables 2 to 4 of one place, and figure 8 in numbers."""
     paper, found = library.paper, []
     if 2 in parts.tables:
         rows = [
@@ -125,7 +125,7 @@ def _tables(
 
 
 def _variants(library: Library, parts: Parts, place: Place, methods: Sequence[str]) -> Variants:
-    """Of tables 3 and 4, where a place has them: made from Fed3CR's own setting, if there is."""
+    """Rows of tables 3 and 4, if a place has them, from Fed3CR's own setting if it is known."""
     if "fed3cr" not in methods:
         return {}
     chosen = library.best(place, "fed3cr")
@@ -137,7 +137,7 @@ def _variants(library: Library, parts: Parts, place: Place, methods: Sequence[st
 
 
 def _needed(library: Library, parts: Parts, place: Place, variants: Variants) -> list[Needed]:
-    """What varies Fed3CR's own setting: tables 3 and 4, figure 9."""
+    """Studies that vary Fed3CR's own setting: tables 3 and 4, figure 9."""
     rounds, seeds = library.paper.rounds(place, ABLATION), library.seeds(place, ABLATION)
     needed = [
         Needed(place, "fed3cr", setting, seed, rounds)

@@ -1,4 +1,4 @@
-"""Which studies a method takes, and which of its settings is reported: on validation alone."""
+"""The studies that a method needs, and the setting that is reported, chosen on validation only."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -41,7 +41,7 @@ class Tuning(NamedTuple):
 
 
 class Library:
-    """Studies that were found or made so far.
+    """The studies that were found or made so far.
 
     Args:
         source: where they are.
@@ -67,8 +67,8 @@ class Library:
         """Every method of some places, tuned where the protocol tunes, and the oracles.
 
         A search makes one study after the other on the first seed; its finalists are trained on all
-        seeds, and longer where they need it. Where settings are carried over from another set, and
-        all that are tried diverge, the next one is tried.
+        seeds, and longer where they need it. If settings are taken from another data set and all
+        that are tried diverge, the next one is tried.
         """
         self.fetch(self._oracles(places))
         for place in places:
@@ -108,7 +108,7 @@ class Library:
         return self.paper.space(method).search(self._merits(place, method), self.paper.budget)
 
     def _merits(self, place: Place, method: str) -> dict[Setting, float]:
-        """Of what may be part of a search, by setting."""
+        """The studies that may belong to a search, by setting."""
         return {
             each.setting: WORST if found.diverged else _merit_of([found.report])[0]
             for each, found in self.studies.items()
@@ -149,7 +149,7 @@ class Library:
         seed: int | None = None,
         rounds: int | None = None,
     ) -> Needed:
-        """A study, by default of the first seed and as long as usual."""
+        """A study, by default of the first seed and with the usual number of rounds."""
         return Needed(
             place,
             method,
@@ -159,7 +159,7 @@ class Library:
         )
 
     def _settings(self, place: Place, method: str) -> list[Setting]:
-        """That are compared on validation."""
+        """The studies that are compared on validation."""
         if place.protocol != "clean":
             return [self.paper.pinned(place, method)]
         carried = self.paper.carried(method) or self._finalists(self._home(place), method)
@@ -170,11 +170,11 @@ class Library:
         return carried[:count]
 
     def _home(self, place: Place) -> Place:
-        """Where the methods of a place are tuned."""
+        """The place where the methods of a place are tuned."""
         return place._replace(data=self.paper.tuned_on)
 
     def _finalists(self, place: Place, method: str) -> list[Setting]:
-        """The best settings of a search; one that diverges on any seed is none."""
+        """The best settings of a search, without those that diverge on a seed."""
         space, search = self.paper.space(method), self.search(place, method)
         settings = [space.setting(point) for point in search.tried]
         studies = {each: self.studies[self._needed(place, method, each)] for each in settings}
@@ -203,7 +203,7 @@ class Library:
         return lengths
 
     def _ranking(self, place: Place, method: str) -> list[Chosen]:
-        """Settings with a study; a finalist at the most rounds that all of its seeds have."""
+        """Settings with a study; finalists with the most rounds that all of their seeds have."""
         if not self.paper.tuned(place):
             settings = self._settings(place, method)
             found = [Chosen(each, self.of_setting(place, method, each)) for each in settings]
@@ -229,7 +229,7 @@ class Library:
         *,
         rounds: int | None = None,
     ) -> dict[int, Found]:
-        """Its studies by seed, by default as long as usual; those that diverged are none."""
+        """Its studies by seed, by default with the usual rounds, without those that diverged."""
         length = self.paper.rounds(place, part) if rounds is None else rounds
         seeds = self.seeds(place, part)
         return self.found(self._needed(place, method, setting, seed, length) for seed in seeds)
@@ -239,7 +239,7 @@ class Library:
         return self.found(self._oracles([place]))
 
     def found(self, needed: Iterable[Needed]) -> dict[int, Found]:
-        """Studies of which none diverged, by seed; those that there are."""
+        """The existing studies by seed; empty if one diverged."""
         there = {each.seed: self.studies[each] for each in needed if each in self.studies}
         return {seed: found for seed, found in there.items() if not found.diverged}
 
@@ -253,7 +253,7 @@ def at_its_end(report: Mapping[str, Any]) -> bool:
 
 
 def _merit(chosen: Chosen) -> tuple[float, ...]:
-    """Seeds first, so that one study more is never held against a setting; then ``_merit_of``."""
+    """Sort key: the number of seeds, so that no study counts against a setting; ``_merit_of``."""
     reports = [found.report for found in chosen.found.values()]
     return (len(reports), *_merit_of(reports))
 

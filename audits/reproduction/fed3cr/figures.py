@@ -24,12 +24,12 @@ _MEASURES: Final = {"hit_rate_at_10": "HR@10", "ndcg_at_10": "NDCG@10"}
 
 
 class Told(NamedTuple):
-    """What a figure of one place says.
+    """Content of a figure of one place.
 
     Attributes:
         values: as JSON values.
         lines: as text, below its heading.
-        shown: what is drawn; empty where no study is there.
+        shown: what is drawn; empty without studies.
     """
 
     values: dict[str, Any]
@@ -40,7 +40,7 @@ class Told(NamedTuple):
 def figure_of(
     number: str, library: Library, place: Place, out: Path
 ) -> tuple[dict[str, Any], list[str]]:
-    """A figure of one place as JSON values and lines, drawn where there is something to draw."""
+    """A figure of one place as JSON values and lines, drawn if there are studies."""
     tell, draw, name = FIGURES[number]
     told, lines, shown = tell(library, place)
     values = {"figure": number, **place._asdict(), **told}
@@ -53,7 +53,7 @@ def figure_of(
 
 
 def _overlap(library: Library, place: Place) -> Told:
-    """Figure 6: how alike clients' two views rank the items."""
+    """Figure 6: how similarly a client's two item tables rank the items."""
     found = {
         library.paper.names[method]: stacked(chosen.found, "overlap").mean(axis=0)
         for method, chosen in _with_views(library, place).items()
@@ -63,7 +63,7 @@ def _overlap(library: Library, place: Place) -> Told:
 
 
 def _correlation(library: Library, place: Place) -> Told:
-    """Figure 7: what the columns of one client's two tables have in common."""
+    """Figure 7: correlations between the columns of one client's two tables."""
     maps = {
         library.paper.names[method]: next(iter(chosen.found.values())).array("correlation")
         for method, chosen in _with_views(library, place).items()
@@ -74,7 +74,7 @@ def _correlation(library: Library, place: Place) -> Told:
 
 
 def _plugged(library: Library, place: Place) -> Told:
-    """Figure 8: methods without and with Fed3CR as a plug-in; a table has its lines."""
+    """Figure 8: methods without and with Fed3CR as a plug-in; its lines are in a table."""
     pairs: list[dict[str, Any]] = []
     for method in library.paper.figure8["methods"]:
         bare, more = library.best(place, method), library.best(place, f"{PLUG_IN}{method}")
@@ -229,4 +229,4 @@ FIGURES: Final[
         "9": (_varied, varied_chart, "varied"),
     }
 )
-"""By number: what it says, how it is drawn, and the name of the drawing."""
+"""By number of a figure: its content, its drawing, and the name of the drawing."""

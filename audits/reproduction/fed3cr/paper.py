@@ -1,4 +1,4 @@
-"""Fed3CR's numbers as they were printed, the settings they are repeated under, and the studies."""
+"""Fed3CR's printed numbers, the settings with which they are repeated, and the studies."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -59,7 +59,7 @@ class Needed(NamedTuple):
 
     @property
     def stem(self) -> str:
-        """For the name of its file."""
+        """Words for the name of its file."""
         told = [f"{key.rpartition('.')[2]}{value}" for key, value in self.setting]
         end = (f"rounds{self.rounds}", f"seed{self.seed}")
         stem = "-".join([*self.place, self.method, *told, *end])
@@ -121,7 +121,7 @@ class Paper:
 
     @property
     def parts(self) -> Mapping[str, Sequence[bool]]:
-        """Which parts a row of table 3 has."""
+        """Names of the parts that a row of table 3 has."""
         return self.table3["parts"]
 
     @property
@@ -140,7 +140,7 @@ class Paper:
         return [Place(name, protocol) for name in sets for protocol in kept]
 
     def rounds(self, place: Place, part: str = "") -> int:
-        """Of training, of a part of the paper where that has its own."""
+        """Rounds of training, in total or of a part of the paper with its own number."""
         if self.quick:
             return int(self.quick["rounds"])
         return self._of(place, "rounds", part)
@@ -157,7 +157,7 @@ class Paper:
         return first_seeds(self.seeds, asked, default=usual)
 
     def _of(self, place: Place, name: str, part: str) -> int:
-        """What a protocol says of a place, or of a part of the paper that has its own."""
+        """A setting of a protocol for a place, or for a part of the paper that has its own."""
         own = self._protocol(place)
         usual = own.get(f"{name}_of", {}).get(place.data, own[name])
         return int(own[f"{name}_apart"].get(part, usual))
@@ -166,7 +166,7 @@ class Paper:
         return self.clean if place.protocol == "clean" else self.published
 
     def pinned(self, place: Place, method: str) -> Setting:
-        """Of a method under ``published``."""
+        """Settings of a method under ``published``."""
         own = self._protocol(place)
         found = own.get("settings_of", {}).get(place.data, {}).get(method)
         return self._sized(found or own.get("settings", {}).get(method, {}))
@@ -181,7 +181,7 @@ class Paper:
         return str(self.clean["tuned_on"])
 
     def space(self, method: str) -> Space:
-        """What a method is tuned over; of a plug-in, what is below and what it adds."""
+        """The search space of a method; for a plug-in that of the method below and its own."""
         axes = self.clean["axes"]
         known = dict(axes.get(method.removeprefix(PLUG_IN), {}))
         if method.startswith(PLUG_IN):
@@ -204,7 +204,7 @@ class Paper:
         return [self._sized(each) for each in self.clean["carried"].get(method, ())]
 
     def candidates(self, data: str) -> int:
-        """How many of them are tried; more where all of these diverge."""
+        """How many of them are tried; more if all of these diverge."""
         return int(self.clean.get("candidates_of", {}).get(data, self.clean["candidates"]))
 
     @property
@@ -218,7 +218,7 @@ class Paper:
         return doubled if doubled <= self.quick.get("rounds", self.clean["most_rounds"]) else None
 
     def with_parts(self, setting: Setting, row: str) -> Setting:
-        """Fed3CR's settings with the parts of a row of table 3 alone."""
+        """Fed3CR's settings with only the parts of a row of table 3."""
         adaptive, *losses = self.parts[row]
         lost = [name for name, has in zip(_PARTS[1:], losses, strict=True) if not has]
         off = {} if adaptive else {"enhancement.adaptive": False}
@@ -231,17 +231,17 @@ class Paper:
         return ordered({**dict(setting), **_without(_PARTS[1:]), **own})
 
     def studied(self, place: Place, methods: Sequence[str] | None) -> list[str]:
-        """Methods of table 2 that there are here, in its order.
+        """Methods of table 2 that are implemented here, in its order.
 
         Raises:
-            ConfigError: one that is asked for is none of them.
+            ConfigError: a given method is not one of them.
         """
         rows = [name for name in self.table2[place.data] if name in METHODS]
         rows += [f"{PLUG_IN}{name}" for name in self.figure8["methods"]]
         return chosen("--method", methods, rows)
 
     def ideas(self, place: Place) -> list[Mapping[str, Any]]:
-        """What is varied there, beside what."""
+        """What is varied there, and what it is compared with."""
         return [
             each
             for each in self.sensitivity
@@ -249,7 +249,7 @@ class Paper:
         ]
 
     def of_ideas(self, place: Place) -> list[str]:
-        """Methods whose setting that takes."""
+        """Methods whose setting must be known for that."""
         sides = [each[side] for each in self.ideas(place) for side in ("of", "beside")]
         return [side["method"] for side in sides]
 
@@ -258,7 +258,7 @@ class Paper:
         return Needed(place, ORACLES, (), seed, self.rounds(place))
 
     def _sized(self, settings: Mapping[str, Any]) -> Setting:
-        """With the rank of a quick run."""
+        """Settings with the rank of a quick run."""
         small = {"rank": self.quick["rank"]} if self.quick else {}
         return ordered({**settings, **small})
 
@@ -293,7 +293,7 @@ def load_paper(*, quick: bool) -> Paper:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StudySource(NamedStudies[Needed]):
-    """How studies are found or made."""
+    """The library of studies: those of a folder, and those made now."""
 
     paper: Paper
 
@@ -318,7 +318,7 @@ class StudySource(NamedStudies[Needed]):
         return TopN(generated(quick), None) if quick else _loaded(needed.place.data, self.data_dir)
 
     def told(self, needed: Needed, bar: Any) -> dict[str, Callable[..., object]]:
-        """Its rounds, behind the bar of all studies."""
+        """A progress bar of its rounds, within that of all studies."""
         count, rounds = iter(range(1, needed.rounds + 1)), needed.rounds
         return {"on_round": lambda: bar.set_postfix_str(f"round {next(count)} of {rounds}")}
 

@@ -1,10 +1,11 @@
-"""A search for settings that favours no method: one rule, one budget, replayed from what is known.
+"""A search for settings with the same rule and budget for all methods, replayed from known studies.
 
-A setting is a point: a rung on the ladder of each axis. From the start each axis is gone along in
-turn, up and then down, as long as the next rung is better on validation, by more than noise; that
-round of all axes is repeated until no next rung is, or the budget of studies is spent. Ladders have
-no end of their own: a finalist's value at the end of what was tried calls for the next. Which study
-comes next follows from those that there are, so a search goes on wherever it was left.
+A setting is a point: a rung on the ladder of each axis. From the start, the search moves along each
+axis in turn, up and then down, as long as the next rung is better on validation by more than noise.
+This is repeated over all axes until no next rung is better, or the budget of studies is spent.
+Ladders do not have an end: if a finalist's value is the last that was tried, the next value is
+tried. The next study follows from the existing ones, so a search can be continued after an
+interruption.
 """
 
 from collections.abc import Generator, Iterator, Mapping, Sequence
@@ -13,9 +14,9 @@ from itertools import count, takewhile
 from typing import Any, Final, NamedTuple, TypeAlias
 
 Setting: TypeAlias = tuple[tuple[str, Any], ...]
-"""Settings of a method that are not as by default, by dotted key, in order."""
+"""Settings of a method that differ from the default, by dotted key, in order."""
 Rung: TypeAlias = int | None
-"""Of a ladder, counted from its unit; None is nought."""
+"""Rung of a ladder, counted from its unit; None is the value 0."""
 Point: TypeAlias = tuple[Rung, ...]
 _FAR: Final = 20
 WORST: Final = -1.0
@@ -23,13 +24,13 @@ WORST: Final = -1.0
 
 
 def ordered(settings: Mapping[str, Any]) -> Setting:
-    """Settings as they name a study."""
+    """Settings in the form that names a study."""
     return tuple(sorted(settings.items()))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Axis:
-    """What is varied by itself.
+    """An axis: settings that are varied together, independently of others.
 
     Args:
         keys: settings, all of which get the value.
@@ -38,9 +39,9 @@ class Axis:
         ratio: from one rung of the ladder to the next.
         digits: that the values of a ladder are rounded to.
         usual: whether the start is the method's default, which no study is told.
-        nought: whether 0 is tried besides; it is where the start is 0.
+        nought: whether 0 is tried as well; always if the start is 0.
         most: no value is above.
-        gap: whether the value of the settings is 1 less that of the ladder.
+        gap: whether the value of the settings is 1 minus that of the ladder.
         values: all there are, in order, in place of a ladder; with several keys a value of each.
     """
 
@@ -56,7 +57,7 @@ class Axis:
     values: tuple[Any, ...] = ()
 
     def begin(self) -> Rung:
-        """Where the search begins."""
+        """The rung where the search begins."""
         if self.values:
             return self.values.index(self.start)
         if self.start == 0:
@@ -74,7 +75,7 @@ class Axis:
         return dict(zip(self.keys, each, strict=True))
 
     def ways(self, rung: Rung) -> list[Iterator[Rung]]:
-        """Rungs from one outwards: up, down, nought."""
+        """Rungs next to a given one: up, down, and the value 0."""
         if rung is None:
             return [takewhile(self._exists, count(0))]
         up, down = (
@@ -85,7 +86,7 @@ class Axis:
         return [up, down, *([iter([None])] if nought else [])]
 
     def beyond(self, rung: Rung, tried: Sequence[Rung]) -> list[Rung]:
-        """What lies next to a rung that is the last that was tried; nothing where it is inside."""
+        """The rungs beyond one that is the last tried; empty if rungs on both sides were tried."""
         known = [each for each in tried if each is not None]
         if rung is None:
             return [] if known else [0]
@@ -101,7 +102,7 @@ class Axis:
 
     @staticmethod
     def order(rung: Rung) -> float:
-        """From low to high; nought is below all."""
+        """Sort key from low to high; the value 0 comes first."""
         return -float("inf") if rung is None else rung
 
     def _exists(self, rung: Rung) -> bool:
@@ -131,7 +132,7 @@ class Search(NamedTuple):
 
     Attributes:
         tried: points in the order they were tried.
-        next: the study it takes to go on; None where it has ended, or spent its budget.
+        next: the study that is needed next; None if the search has ended or spent its budget.
         ended: whether no next rung was better.
     """
 
@@ -148,7 +149,7 @@ class Space:
         axes: in the order they are gone along.
         fixed: settings that are not varied.
         gain: how much more merit a rung must have to be better.
-        finalists: how many points, the best, are to be inside.
+        finalists: number of best points that must not be at the end of a ladder.
     """
 
     axes: tuple[Axis, ...]
@@ -205,7 +206,7 @@ class Space:
         return found
 
     def _walk(self) -> Generator[Point, float, None]:
-        """Asks for the merit of one point after the other."""
+        """Requests the merits of points one after the other."""
         centre = tuple(axis.begin() for axis in self.axes)
         known = {centre: (yield centre)}
         while True:
@@ -223,7 +224,7 @@ class Space:
                 return
 
     def _round(self, centre: Point, known: dict[Point, float]) -> Generator[Point, float, Point]:
-        """Along every axis once, from a point; where that led."""
+        """Move along every axis once from a point; returns the end point."""
         for place, axis in enumerate(self.axes):
             for way in axis.ways(centre[place]):
                 begun = centre
@@ -238,7 +239,7 @@ class Space:
         return centre
 
     def _beyond(self, known: Mapping[Point, float]) -> list[Point]:
-        """What lies behind the last values that were tried, where a finalist has one of them."""
+        """Points beyond the last values tried, for finalists that have such a value."""
         tried = [*known]
         ahead = sorted(tried, key=lambda point: known[point], reverse=True)[: self.finalists]
         return [

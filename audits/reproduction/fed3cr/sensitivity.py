@@ -1,7 +1,7 @@
-"""What an idea brings beside what it is compared with, where a constant no paper states is another.
+"""The gain of an idea over its comparison, for other values of a constant that no paper states.
 
-A conclusion about an idea stands on one setting of it. Here that of the table has one value
-replaced; what it is compared with stays. One seed, clients paired.
+The tables judge an idea by one setting. Here one value of that setting is replaced; the comparison
+stays. One seed, clients paired.
 """
 
 from collections.abc import Mapping
@@ -18,8 +18,7 @@ class Varied(NamedTuple):
     """One idea with one value.
 
     Attributes:
-        told: what the conclusion is about, of which method or row of table 3, with which value of
-            which setting, and beside what.
+        told: the idea, the method or row of table 3, the setting and its value, and the comparison.
         needed: the study with it.
         other: the study of what it is compared with.
     """
@@ -30,7 +29,7 @@ class Varied(NamedTuple):
 
 
 def varied(library: Library, place: Place) -> list[Varied]:
-    """All of a place; none of a method whose setting is not known yet."""
+    """All variants of a place, without methods whose setting is not known yet."""
     found = []
     for each in library.paper.ideas(place):
         of, beside = each["of"], each["beside"]
@@ -82,7 +81,7 @@ def _setting(library: Library, place: Place, side: Mapping[str, Any]) -> Setting
 
 
 def _study(library: Library, place: Place, side: Mapping[str, Any], setting: Setting) -> Needed:
-    """Of the first seed; a row of table 3 as long as that trains."""
+    """The study of the first seed; a row of table 3 has the rounds of that table."""
     part = ABLATION if "row" in side else ""
     rounds = library.paper.rounds(place, part)
     return Needed(place, side["method"], setting, library.seeds(place)[0], rounds)

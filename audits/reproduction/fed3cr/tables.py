@@ -20,9 +20,9 @@ from secure_fedrec.studies.fed3cr.study import WARM
 _HIT, _NDCG = "hit_rate_at_10", "ndcg_at_10"
 _FULL = "full_hit_rate_at_10"
 _FEW: Final = 3
-"""Keys at an edge that a cell names; of more their number."""
+"""Most keys at an edge that a cell names; if there are more, it has their number."""
 _SHOWN: Final = (1, 2, 3, 4, 5, 6, 7, 8, 10, 20, 30, 40, 50, 100)
-"""Rounds whose figures stand under a table."""
+"""Rounds whose figures are listed under a table."""
 
 
 def methods_table(
@@ -206,7 +206,7 @@ def reported(chosen: Chosen | None, oracles: Mapping[int, Found]) -> dict[str, A
 
 
 def _curve(reports: Sequence[Mapping[str, Any]]) -> list[dict[str, float]]:
-    """Figures of some rounds, mean over seeds: whatever was chosen."""
+    """Figures of some rounds, mean over seeds, independent of the chosen round."""
     last = min(len(report["rounds"]) for report in reports)
     found = []
     for round_ in (each for each in _SHOWN if each <= last):
@@ -217,7 +217,7 @@ def _curve(reports: Sequence[Mapping[str, Any]]) -> list[dict[str, float]]:
 
 
 def _warm(means: Sequence[Mapping[str, Any]], rule: str = "") -> dict[str, float]:
-    """HR without cold test items, mean over seeds; none where a seed has none."""
+    """HR without cold test items, mean over seeds; None if a seed lacks it."""
     found = [each.get(f"{rule}{WARM}") for each in means]
     known = [each for each in found if each is not None]
     return {WARM: float(np.mean(known))} if known and len(known) == len(found) else {}
@@ -234,7 +234,7 @@ def _over_popularity(chosen: Chosen, oracles: Mapping[int, Found]) -> dict[str, 
 
 
 def gain_over(one: Chosen | None, other: Chosen | None) -> dict[str, Any] | None:
-    """One less the other, clients and seeds paired."""
+    """Difference of two methods, with clients and seeds paired."""
     if one is None or other is None:
         return None
     names = {"hit": f"chosen.{_HIT}", "ndcg": f"chosen.{_NDCG}"}
@@ -244,7 +244,7 @@ def gain_over(one: Chosen | None, other: Chosen | None) -> dict[str, Any] | None
 def _paired(
     one: Mapping[int, Found], other: Mapping[int, Found], arrays: Mapping[str, tuple[str, str]]
 ) -> dict[str, Any] | None:
-    """An array of the one less an array of the other, by key; of the seeds that both have."""
+    """Differences of arrays of two studies, by key, for the seeds that both have."""
     both = sorted(one.keys() & other.keys())
     if not both:
         return None
@@ -275,12 +275,12 @@ def _means(oracles: Mapping[int, Found]) -> dict[str, dict[str, float]]:
 
 
 def rounds_of(row: Mapping[str, Any]) -> str:
-    """The chosen rounds by seed, of how many."""
+    """The chosen rounds by seed, and the number of rounds."""
     return f"{'/'.join(map(str, row['chosen']))} of {row['rounds']}" if row["chosen"] else "-"
 
 
 def edges_of(row: Mapping[str, Any]) -> str:
-    """Where more may be found: rounds, and keys whose value is the last that was tried."""
+    """Where better values may be found: later rounds, and keys whose value is the last tried."""
     if row["tuning"] is None:
         return "-"
     ends, keys = ["rounds"] if row["at_its_end"] else [], row["tuning"]["edges"]
@@ -289,7 +289,7 @@ def edges_of(row: Mapping[str, Any]) -> str:
 
 
 def _searched(row: Mapping[str, Any]) -> str:
-    """What was tuned, how far that went, and what validation says of other values."""
+    """What was tuned, how far the search went, and validation results of other values."""
     told = row["tuning"]
     how = "ended" if told["ended"] else "not ended"
     chosen = ", ".join(f"{key} {value}" for key, value in row["setting"].items())

@@ -82,7 +82,7 @@ def _task(
 
 
 def _provenance(task: PaperTask, study: Stored) -> dict[str, Any]:
-    """Where a number comes from: file, settings, and which of them are not as pinned."""
+    """Origin of a number: file, settings, and those that differ from the pinned ones."""
     return {
         "configuration": study.place.configuration,
         "seed": study.place.seed,

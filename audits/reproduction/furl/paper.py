@@ -1,8 +1,8 @@
 """FURL's numbers as they were printed, the settings they are repeated under, and the studies.
 
 A study that is found counts whatever its settings are, because a long run must not be lost to a
-changed pin; how it differs from what is pinned is kept with it, and shown. Two studies that claim
-the same place in the table under different settings are refused: one would hide the other.
+changed pin; how it differs from what is pinned is stored and shown. Two studies for the same place
+in the table with different settings are refused, since one would hide the other.
 """
 
 from collections import defaultdict
@@ -39,7 +39,7 @@ class PaperTask(Settings, section="tasks"):
         our_data: what stands in for it.
         measures: what is measured; the first is the paper's.
         paper: by configuration, the paper's number (a share, not a percentage).
-        same_users: whether texts of every seed are by the same users.
+        same_users: whether the texts of all seeds are by the same users.
         classes: names of the classes.
         texts: settings of the texts that do not follow the seed of training.
         settings: of training, by configuration.
@@ -61,7 +61,7 @@ class PaperTask(Settings, section="tasks"):
 
     @property
     def between_seeds(self) -> str:
-        """What differs between two repetitions, and so is in their spread."""
+        """What differs between two repetitions, and so contributes to their spread."""
         return "training" if "seed" in self.texts else "training and the split of the texts"
 
 
@@ -196,7 +196,7 @@ class Stored:
         texts: what it learnt from.
         config: settings of its training.
         summary: everything that was measured.
-        copies: further files that hold a study of the same place and settings, not used.
+        copies: further files with a study of the same place and settings, which are not used.
     """
 
     path: Path
@@ -216,7 +216,7 @@ Studies: TypeAlias = Mapping[Needed, Stored]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StudySource(StudyFolder[Needed]):
-    """How studies are found or made.
+    """The library of studies: those of a folder, and those made now.
 
     Args:
         paper: holds the pinned settings.
@@ -225,7 +225,7 @@ class StudySource(StudyFolder[Needed]):
     paper: FURLPaper
 
     def path(self, needed: Needed) -> Path:
-        """Of the report of a study that is run here; others may have other names."""
+        """File name of a report of a study that is run here; others may have other names."""
         return self.folder / f"{needed.task}-{needed.configuration}-{needed.seed}.json"
 
 

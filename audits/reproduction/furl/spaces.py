@@ -1,13 +1,14 @@
-"""How the users lie in the spaces that were learnt (figures 4 and 5), and the drawings (3 to 5).
+"""Positions of users in the learnt spaces (figures 4 and 5), and drawings (3 to 5).
 
-Do server and federation arrange the users alike, having started apart? Two studies of one seed do
-*not* start apart. The model's values are drawn in one stream, characters
+The question is whether server and federation arrange users similarly from independent starts. Two
+studies of one seed do *not* start independently. The model's values are drawn in one stream,
+characters
 and LSTMs before the user embedding, whose table has one row on a device and all users' on a server:
 with one seed, both encoders start from the same values, and only what is drawn later differs. The
 spaces that are compared therefore come from different seeds wherever the folder has such a pair: of
-the same texts if there is one, else of the same users on another split. Only where neither is found
-are the studies of one seed compared, and said to start alike. User vectors start at zero unless
-``user_init`` says otherwise: what two spaces share, they have learnt.
+the same texts if there is one, else of the same users on another split. Only if there is neither,
+the studies of one seed are compared, and reported to start with equal values. User vectors start at
+zero unless ``user_init`` says otherwise, so what two spaces have in common was learnt.
 """
 
 from collections.abc import Mapping, Sequence
@@ -76,7 +77,7 @@ def pair_studies(task: PaperTask, studies: Studies, seeds: Sequence[int]) -> lis
 
 
 def read_pair(pair: Pair) -> tuple[UserVectors, UserVectors, BoolArray]:
-    """What the two studies learnt of their users, and who has learnt in both.
+    """The user vectors of both studies, and which users were trained in both.
 
     Returns:
         (server, federation, bool[U]): a user who never took part has no direction to compare.
@@ -123,7 +124,7 @@ def compare_spaces(pair: Pair) -> dict[str, Any]:
 
 
 def _apart(servers: Sequence[Stored], seed: int) -> list[Stored]:
-    """Those of other seeds, the next one first and round to the beginning: all serve in turn."""
+    """Studies of other seeds, beginning with the next one, cyclically."""
     others = [each for each in servers if each.place.seed != seed]
     return sorted(others, key=lambda each: (each.place.seed < seed, each.place.seed))
 
@@ -201,9 +202,9 @@ def pair_chart(pair: Pair, names: Mapping[str, str], task: PaperTask) -> str:
 def groups_of(vectors: UserVectors, classes: Sequence[str]) -> list[Group]:
     """How users are told apart in the figure.
 
-    Of two classes, as in figure 4, by quarters of their share of the second; of more, as in figure
-    5, by the most frequent class, the largest groups by name. Files that hold no shares are told
-    apart by the most frequent class.
+    With two classes, as in figure 4, by quarters of their share of the second; with more, as in
+    figure 5, by the most frequent class, with names for the largest groups. If files do not hold
+    shares, users are grouped by the most frequent class.
 
     Args:
         vectors: of U users.
@@ -227,11 +228,11 @@ def groups_of(vectors: UserVectors, classes: Sequence[str]) -> list[Group]:
 def spaces_chart(spaces: Mapping[str, FloatArray], groups: Sequence[Group], *, task: str) -> str:
     """Draw the users' vectors in the plane, one panel per space.
 
-    A panel is an embedding of its own: distances inside it mean something, its axes nothing.
+    Each panel is a separate embedding: distances within it are meaningful, its axes are not.
 
     Args:
         spaces: by name, float64[U, d].
-        groups: who is drawn alike; users of no group are left out.
+        groups: users that are drawn alike; users without a group are left out.
         task: for the caption.
 
     Returns:

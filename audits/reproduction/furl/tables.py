@@ -1,8 +1,8 @@
 """FURL's table 3 and ours, the gains of personalisation, and the learning curves.
 
 Everything is measured twice: at the epoch that validation chose ("best") and at the last one. A
-gain is taken seed by seed, between studies of the same split, and then averaged. Below, all of it
-as text, and what a reader must know about the studies behind it.
+gain is taken seed by seed, between studies of the same split, and then averaged. Also writes all of
+it as text, with remarks about the studies used.
 """
 
 from collections import defaultdict
@@ -27,14 +27,15 @@ from audits.reproduction.furl.paper import (
 from audits.reproduction.numbers import deviation, t_interval, with_interval
 
 POINTS: Final = ("best", "last")
-"""Where a study is measured: at the epoch with the best validation result, and at the last."""
+"""The epochs at which a study is measured: the one with the best validation result, and the
+last."""
 
 MAJORITY: Final = "majority"
 """The rule that gives every text of a user the user's most frequent class in training."""
 
 MIXED: Final = "_mixed"
-"""Ends the name of a measure on users with texts of several classes: those whom a guess by user
-alone cannot always get right."""
+"""Ends the name of a measure on users with texts of several classes: users about whom a guess by
+user alone cannot always be right."""
 
 _NAME, _PAPER, _CELL = 42, 8, 26
 _HEADS = {"best": "ours, chosen epoch", "last": "ours, last epoch"}
@@ -212,7 +213,7 @@ def as_lines(task: Mapping[str, Any]) -> list[str]:
 
 
 def notes_on(task: PaperTask, needed: Sequence[Needed], studies: Studies) -> list[str]:
-    """What is not as the paper's file pins it: other settings, copies, missing studies.
+    """Deviations from the paper's file: other settings, copies, missing studies.
 
     Args:
         task: the task.

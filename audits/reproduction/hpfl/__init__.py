@@ -93,7 +93,7 @@ def _variants(
     starts: Sequence[str],
     arguments: argparse.Namespace,
 ) -> None:
-    """What the tables do not vary, one setting each."""
+    """Variants that the tables do not have, one setting each."""
     for option in ("quick", "table", "data", "method"):
         if getattr(arguments, option):
             raise ConfigError(f"--{option}", getattr(arguments, option), "is not for --variants")
@@ -119,7 +119,7 @@ def _found(needed: Sequence[Needed], source: StudySource) -> dict[Needed, Found]
 
 
 def _rules(source: StudySource, data: str, seeds: Sequence[int]) -> list[dict[str, Rule]]:
-    """What trivial rules reach on the splits of all seeds; none if only studies are here."""
+    """Figures of trivial rules on the splits of all seeds; empty if the data are not available."""
     try:
         return [organisation_rules(source.organisations(data, seed)) for seed in seeds]
     except DataError:

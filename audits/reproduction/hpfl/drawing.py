@@ -2,7 +2,7 @@
 
 One panel per method, one point per user of the five clients with the most users, drawn by t-SNE of
 h_u (eq. 8); crosses are centres of each client's users, a tenth as many, put through the same
-t-SNE. A panel is an embedding of its own: distances inside it mean something, its axes nothing.
+t-SNE. Each panel is a separate embedding: distances within it are meaningful, its axes are not.
 """
 
 from collections.abc import Mapping

@@ -167,7 +167,7 @@ Studies: TypeAlias = Mapping[Needed, Found]
 def needed_study(data: str, method: str, seed: int, start: str) -> Needed:
     """The study of a method under a start, or under its own where it has no other.
 
-    One study of such a method is in the tables of every start.
+    Its one study is in the tables of every start.
     """
     starts = starts_of(method)
     return Needed(data, method, seed, start if start in starts else starts[0])
@@ -175,7 +175,7 @@ def needed_study(data: str, method: str, seed: int, start: str) -> Needed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StudySource(StudyFolder[Needed]):
-    """How studies are found or made.
+    """The library of studies: those of a folder, and those made now.
 
     Args:
         form: of the user model.
@@ -187,7 +187,7 @@ class StudySource(StudyFolder[Needed]):
     quick: bool = False
 
     def path(self, needed: Needed) -> Path:
-        """Of the report of a study that is run here; others may have other names."""
+        """File name of a report of a study that is run here; others may have other names."""
         named = [needed.data, self.form, needed.start, needed.method, needed.grid, str(needed.seed)]
         return self.folder / f"{'-'.join(filter(None, named))}.json"
 
@@ -220,7 +220,7 @@ def find_studies(needed: Iterable[Needed], source: StudySource) -> dict[Needed, 
     """The studies that are needed, from the folder or, where it has none, run now.
 
     A study that was run is in the folder at once: an interrupted reproduction goes on where it was.
-    One that diverges with all of its settings is left out, and said so.
+    A study that diverges with all of its settings is left out, with a message.
 
     Raises:
         ConfigError: results of one study do not fit together.

@@ -1,7 +1,7 @@
-"""HPFL's tables and ours, side by side; means over seeds, with 95 % intervals of differences.
+"""HPFL's tables and ours, side by side: means over seeds, and 95 % intervals of differences.
 
-Below, what was chosen in validation, and variants of HPFL beside the tables: one setting each,
-under every start, whose validation records chose the round.
+Also what was chosen in validation, and variants of HPFL that the tables do not have: one setting
+each, under every start, whose validation records chose the round.
 """
 
 from collections.abc import Mapping, Sequence
@@ -48,7 +48,7 @@ def compare_table(
 ) -> dict[str, Any]:
     """One table under one start as JSON values: per method and measure the paper's number and ours.
 
-    A study that there is not leaves a gap: its seed does not count for its method.
+    If a study is missing, its seed does not count for its method.
 
     Args:
         table: the paper's.
@@ -111,7 +111,7 @@ def as_lines(table: Mapping[str, Any]) -> list[str]:
 def compare_starts(
     table: PaperTable, studies: Studies, seeds: Sequence[int], starts: Sequence[str]
 ) -> dict[str, Any]:
-    """What the first start does to every method, against each other one: as JSON values.
+    """Every method under the first start, compared with each other start, as JSON values.
 
     Args:
         table: says which methods and measures.
@@ -150,7 +150,7 @@ def starts_as_lines(compared: Mapping[str, Any]) -> list[str]:
 def _values(
     table: PaperTable, studies: Studies, seeds: Sequence[int], start: str
 ) -> dict[str, dict[str, list[float | None]]]:
-    """By method and measure, one number per seed; none where there is no study."""
+    """By method and measure, one number per existing study."""
     found = {
         method: [studies.get(needed_study(table.data, method, seed, start)) for seed in seeds]
         for method in table.rows
@@ -165,7 +165,7 @@ def _values(
 
 
 def _trivial_rows(table: PaperTable, rules: Sequence[Mapping[str, Rule]]) -> list[dict[str, Any]]:
-    """Rows of rules that need no model, where a measure speaks of them; the paper has none."""
+    """Rows of rules without a model, for the measures that they have; the paper lacks them."""
     spoken_of = bool(rules) and any(measure in _SCORES for measure in table.measures)
     names = rules[0] if spoken_of else ()
     return [
@@ -183,7 +183,7 @@ def _trivial_rows(table: PaperTable, rules: Sequence[Mapping[str, Rule]]) -> lis
 
 
 def _measured(found: Found, measure: str) -> float | None:
-    """One number of a report; None where the method has no such measure."""
+    """One number of a report; None if the method does not have such a measure."""
     report, (part, _, name) = found.report, ("test." + measure).rpartition(".")
     part = part.rpartition(".")[2]
     value = (report[part] if name in _SCORES else report["ranking"][part]).get(name)
@@ -215,13 +215,13 @@ def _known(
 
 
 def _pairs(one: Sequence[float | None], other: Sequence[float | None]) -> list[float]:
-    """One less the other, of every seed under which both have a number."""
+    """Difference of two methods, for every seed under which both have a number."""
     both = zip(one, other, strict=True)
     return [a - b for a, b in both if a is not None and b is not None]
 
 
 def _of(difference: Mapping[str, Any], seeds: int) -> str:
-    """How many seeds a difference is of, where that is fewer than all."""
+    """The number of seeds behind a difference, if fewer than all."""
     return "" if difference["seeds"] == seeds else f" ({difference['seeds']})"
 
 
@@ -235,7 +235,7 @@ def chosen_settings(
     """The settings that were chosen under a start, as JSON values: one entry per data and method.
 
     ``edges`` counts the studies whose learning rate is the smallest or the largest that was tried:
-    a wider grid might have done better.
+    a wider grid might contain better values.
 
     Args:
         tables: say which data and methods.

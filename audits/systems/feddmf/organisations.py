@@ -31,7 +31,8 @@ from secure_fedrec.settings import OneOf, Settings, Within
 from secure_fedrec.vault import Vault
 
 _CANDIDATES: Final = 1000
-"""Users whose records a partner is taken to have, evenly from all."""
+"""Number of users whose records a partner is assumed to have, in equal parts from all
+organisations."""
 
 _NOUNS = Nouns(clients="organisations", examples="interactions")
 
@@ -96,9 +97,9 @@ class FedDMFSettings(FedDMFConfig, section="algorithm"):
     """FedDMF; see ``FedDMFConfig``.
 
     Args:
-        form: what crosses: vectors of common items, "exchanged" between organisations or "summed"
-            by a server; those of all items ("served"), so that others can recommend them; or, of
-            the baseline, "averaged" vectors and layers.
+        form: what organisations send: vectors of common items, "exchanged" between organisations or
+            "summed" by a server; those of all items ("served"), so that others can recommend them;
+            or, of the baseline, "averaged" vectors and layers.
 
     Raises:
         ConfigError: a field is out of range.

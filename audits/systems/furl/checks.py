@@ -1,8 +1,8 @@
-"""FURL's theorem on the model of a configuration: may its private parameters stay home?
+"""Checks FURL's theorem on the model of a configuration: whether private parameters can stay home.
 
 Both checks of ``secure_fedrec.properties`` run on the configured model with a few users and their
 own training examples: the three constraints at random parameters, and rounds that keep private
-parameters at home beside rounds that ship everything, which must end in the same bits.
+parameters at home and rounds that ship everything, which must end in the same bits.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -26,7 +26,7 @@ from secure_fedrec.properties.split import (
 from secure_fedrec.properties.split.equivalence import compare_split
 
 USERS = 4
-"""Users of the checked model; every pair of them is looked at."""
+"""Number of users of the checked model; every pair of them is examined."""
 
 _BATCH = 8
 _RULES = {"z_i = 1": keep_local, "z_i = c_i / sum c": federated_averaging}

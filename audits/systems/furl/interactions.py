@@ -96,7 +96,7 @@ class InteractionTask:
         return {"n_items": self.interactions.n_items}
 
     def own(self, client: int) -> dict[str, npt.NDArray[Any]]:
-        """Nothing beside its examples."""
+        """An empty mapping: a client only gets its examples."""
         return {}
 
     def split_case(self) -> SplitCase:

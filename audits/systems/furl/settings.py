@@ -129,7 +129,7 @@ class DocumentSettings(ConfiguredDocument, _FURLSettings, section="algorithm"):
 
     @property
     def reads_text(self) -> bool:
-        """Whether the model reads the text, or sees the user alone."""
+        """Whether the model reads the text, or only the user."""
         return self.configured.text
 
 

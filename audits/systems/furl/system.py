@@ -1,4 +1,4 @@
-"""FURL (Bui et al. 2019) on texts and on implicit feedback: what stays home, what tells of it.
+"""FURL (Bui et al. 2019) on texts and on implicit feedback.
 
 Code that trains is imported only for training, since it imports PyTorch; settings are read, checked
 and explained without it.

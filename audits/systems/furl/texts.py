@@ -104,7 +104,7 @@ class TextTask:
         return {"classes": len(self.texts.classes)}
 
     def own(self, client: int) -> dict[str, npt.NDArray[Any]]:
-        """Nothing beside its examples."""
+        """An empty mapping: a client only gets its examples."""
         return {}
 
     def secrets(self) -> Secrets:
@@ -123,7 +123,7 @@ class TextTask:
         return {"secrets": {**columns, f"sets.{_CHARACTERS}": used}}
 
     def _private_input(self) -> dict[str, Any]:
-        """Where the user embedding enters, behind the text: known to all who know the model."""
+        """Where the user embedding enters, after the text: public, as the model is."""
         if not self.settings.personal:
             return {}
         first = 2 * self.settings.hidden if self.settings.reads_text else 0

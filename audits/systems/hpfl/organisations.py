@@ -210,7 +210,7 @@ def device(
 def organisation_rules(own: Organisations) -> dict[str, Rule]:
     """The quality of trivial rules on the test records, with means of the training records.
 
-    An organisation can follow those of its own mean and of its users' by itself.
+    Rules by the organisation's own mean or its users' means need no other organisation.
     """
     if not len(own.test):
         return {}
