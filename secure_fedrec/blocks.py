@@ -1,9 +1,9 @@
 """Named blocks: the parts of one upload, and where each lies in the table that is summed.
 
 An algorithm may need several things summed in one round, rows of two tables or a table beside the
-flat parameters of a model. It names them, each a block of one kind and width. Everything travels in
-one protected sum: the blocks of a client lie one below the other in a single table of ring words,
-which is all that collectors know. Where each lies is public.
+flat parameters of a model. It names them, each a block of one kind and width. All blocks are sent
+in one protected sum: the blocks of a client are stacked in a single table of ring words, which is
+all that collectors see. The place of each block is public.
 """
 
 import re
@@ -29,11 +29,11 @@ class BlockKind(Enum):
     """What the rows of a block are."""
 
     ITEMS = "items"
-    """Row i is item i, of those that a client has."""
+    """Rows of items: row i belongs to item i; a client sends some of them."""
     ROWS = "rows"
-    """Rows of a table of anything else, of those that a client has."""
+    """Rows of another table, of which a client sends some."""
     FLAT = "flat"
-    """One vector of parameters, whole, from every client."""
+    """One whole vector of parameters from every client."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +75,7 @@ class Place:
         shape: shape of the block.
         first: its first row.
         rows: how many it has there.
-        width: values of its rows that count; behind them are zeros.
+        width: number of leading values of its rows that are used; the others are zeros.
         codec: codec of its values.
     """
 
@@ -111,7 +111,7 @@ class BlockLayout:
     rows of that width, the last of them filled up with zeros.
 
     Args:
-        shapes: the blocks, from above.
+        shapes: the blocks, from the top.
         codec: the ring, and how values are encoded where a block says nothing else.
 
     Raises:
@@ -154,7 +154,7 @@ class BlockLayout:
         return self.places[name]
 
     def of_kind(self, kind: BlockKind) -> tuple[Place, ...]:
-        """The blocks of a kind, from above."""
+        """The blocks of a kind, from the top."""
         return tuple(place for place in self.places.values() if place.shape.kind is kind)
 
     def require_budget(self, terms: int) -> None:
@@ -172,7 +172,7 @@ class BlockLayout:
 
 
 def flat_blocks(sizes: Mapping[str, int], width: int) -> tuple[BlockShape, ...]:
-    """Vectors of parameters of these sizes, by name; none of those that are empty."""
+    """Vectors of parameters of these sizes, by name, without empty ones."""
     return tuple(
         BlockShape(name=name, kind=BlockKind.FLAT, size=size, width=width)
         for name, size in sizes.items()

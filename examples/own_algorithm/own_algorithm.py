@@ -50,7 +50,7 @@ class BPR(Method[BPRConfig]):
         return start._replace(table=self.config.init_scale * start.table)
 
     def own(self, clients: IntArray, streams: Streams) -> SingleArray:
-        """User vectors, normal around 0, each client's of its own lane."""
+        """User vectors, normal around 0, each client's from its own lane."""
         stream, scale = streams.private("user-vectors"), self.config.init_scale
         return own_normal(stream, self.config.rank, clients, scale=scale)
 

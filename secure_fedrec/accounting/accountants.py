@@ -2,8 +2,8 @@
 
 ``"rdp"`` adds Renyi curves and converts them (Balle et al. 2020, theorem 21). ``"prv"`` (Gopi, Lee
 and Wutschitz 2021, through Opacus) convolves privacy losses and is tighter, but speaks of
-continuous Gaussian noise only, so it takes rounded Gaussians and nothing else. Where Renyi orders
-end before the price does, of sampled noise that is large, it answers for ``"rdp"`` as well.
+continuous Gaussian noise only, so it takes rounded Gaussians and nothing else. If the best Renyi
+order is beyond the largest one, as for large sampled noise, it also replaces ``"rdp"``.
 """
 
 import math
@@ -29,10 +29,10 @@ _INTEGERS = np.array(sorted({*range(2, 65), *range(68, 129, 4), *range(136, 513,
 _LARGE = np.unique(np.round(np.geomspace(513, 2**24, 160)))
 
 MOST_POINTS = 2**22
-"""Most points of the grid that privacy losses are convolved on: takes seconds, and some 100 MB."""
+"""Most points of the grid of the convolution: it then takes seconds and some 100 MB."""
 
 _ERRORS = (1e-2, 1e-4, 1e-6)
-"""Tolerances of the convolution: the next is used where the price does not exceed one."""
+"""Tolerances of the convolution: the next, finer one is used if the price does not exceed one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +41,8 @@ class Spent:
 
     Args:
         epsilon: at ``delta``.
-        delta: all of it: the accountant's and that for the noise's distance from its name.
+        delta: the whole delta: the accountant's part, and that for the sampler's distance from the
+            named noise.
         accountant: which one gave it.
         order: best Renyi order, or NaN for other accountants.
         distance: total variation over all rounds between the noise as drawn and as named.
@@ -108,7 +109,7 @@ def spend(
 
 
 class _Price(NamedTuple):
-    """What an accountant says; see ``Spent``."""
+    """The result of an accountant; see ``Spent``."""
 
     epsilon: float
     order: float

@@ -183,10 +183,9 @@ def _require_priced(event: Event, adversary: Adversary) -> None:
 
 
 def _require_amplified(event: Event) -> None:
-    """Refuse to amplify what does not say of itself that the theorems apply.
+    """Refuse amplification unless the event states that the theorems apply.
 
-    They speak of a mixture of two outputs, with and without the protected thing, that differ in
-    nothing else.
+    They hold for a mixture of two outputs that differ only in the presence of the protected thing.
     """
     if event.participation != "hidden":
         raise ConfigError(

@@ -1,4 +1,4 @@
-"""A privacy claim that says all it means: how much, of what, against whom, over how many rounds."""
+"""A complete privacy claim: how much, of what, against whom, over how many rounds."""
 
 import math
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ _ADJACENCY: dict[Adjacency, str] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrivacyStatement:
-    """An epsilon with everything it depends on; ``str()`` prints it whole.
+    """An epsilon with everything that it depends on; ``str()`` prints all of it.
 
     Args:
         spent: the price.

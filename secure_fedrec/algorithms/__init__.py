@@ -1,4 +1,4 @@
-"""Federated recommenders, one file per system, each reading like its paper."""
+"""Federated recommenders, one file per system, in the notation of its paper."""
 
 from secure_fedrec.algorithms.base import Algorithm as Algorithm
 from secure_fedrec.algorithms.base import ClientStep as ClientStep

@@ -2,13 +2,13 @@
 
 An algorithm says *what* it needs summed or collected and knows no protection. Its client half runs
 for a batch of clients (a device runs a batch of one), reads private state from a vault and writes
-it back; what it gives out is an ``Upload``. Its server half turns an aggregate into the next public
+it back; what it sends is an ``Upload``. Its server half turns an aggregate into the next public
 state.
 
-``Algorithm`` and ``ClientStep`` are all that the engine needs. What a cloak, a rating error or a
-projection of costs needs besides is a capability that an algorithm may have: ``RatingStep``,
-``RatingAlgorithm``, ``NamedBlocks``, ``SizedUploads``, ``SizedSteps``, ``Exchanging``,
-``Addressed``, ``VaryingExtras``, ``ReadsSingles``, ``NormalisesRatings`` and ``MeasuredStep``.
+``Algorithm`` and ``ClientStep`` are all that the engine needs. Further capabilities, which a cloak,
+a rating error or a projection of costs needs, are optional: ``RatingStep``, ``RatingAlgorithm``,
+``NamedBlocks``, ``SizedUploads``, ``SizedSteps``, ``Exchanging``, ``Addressed``, ``VaryingExtras``,
+``ReadsSingles``, ``NormalisesRatings`` and ``MeasuredStep``.
 """
 
 from collections.abc import Callable, Mapping
@@ -129,7 +129,7 @@ class NormalisesRatings(Protocol):
 
 @runtime_checkable
 class NamedBlocks(Protocol):
-    """Capability: uploads are something else than one block of rows, ``width`` values each."""
+    """Capability: uploads are other than one block of rows with ``width`` values each."""
 
     def blocks(self, n_rows: int) -> tuple[BlockShape, ...]:
         """The blocks of every upload; ``n_rows`` is that of ``initial_public``."""
@@ -137,7 +137,7 @@ class NamedBlocks(Protocol):
 
 @runtime_checkable
 class SizedUploads(Protocol):
-    """Capability: foretells uploads that are not one row per example."""
+    """Capability: states sizes of uploads that are not one row per example."""
 
     def upload_rows(self, vault: Vault, n_rows: int) -> IntArray:
         """int64[n], rows each client sends in a round."""
@@ -148,7 +148,7 @@ class SizedUploads(Protocol):
 
 @runtime_checkable
 class SizedSteps(Protocol):
-    """Capability: foretells how much memory local work takes."""
+    """Capability: states how much memory local work takes."""
 
     def step_bytes(self, vault: Vault, n_rows: int) -> IntArray:
         """int64[n], bytes that each client's step works in, its upload included."""
@@ -156,7 +156,7 @@ class SizedSteps(Protocol):
 
 @runtime_checkable
 class Exchanging(Protocol):
-    """Capability: clients give each other rows before they work. No sum and no layer hides them."""
+    """Capability: clients give each other rows before they work, which no layer hides."""
 
     def give(
         self, clients: IntArray, public: PublicState, vault: Vault, streams: Streams
@@ -174,8 +174,8 @@ class Exchanging(Protocol):
 class Addressed(Protocol):
     """Capability: the server sends some of the public extras to some clients only.
 
-    A simulated batch is computed from all extras at once, as it is from the state of many vaults; a
-    client's work must depend only on those that it is sent.
+    A simulated batch has all extras at once; a client's work must depend only on those that are
+    sent to it.
     """
 
     def addressed(self, public: PublicState) -> Mapping[str, IntArray]:

@@ -1,4 +1,4 @@
-"""Biases of matrix factorization: users keep their own line, items' biases are public.
+"""Biases of matrix factorization: items' biases are public, users keep a linear function of them.
 
 With biases a rating is predicted as
 
@@ -6,23 +6,23 @@ With biases a rating is predicted as
 
 The client keeps ``m_u`` and ``a_u``: in every round it fits them anew to its own ratings, by least
 squares over the public ``b_i``, with ``a_u`` pulled towards 1; they are a function of its ratings
-and the public table, and are never stored or sent. To everything else ``b_i`` is one more column
-of the shared table, beside which stands ``a_u`` in the user's vector: the uploaded row is
+and the public table, and are never stored or sent. Other code treats ``b_i`` as one more column of
+the shared table, and ``a_u`` as one more value of the user's vector: the uploaded row is
 
     -e_ui [U_u, a_u] + lambda [V_i, b_i]
 
-and whatever protects a row protects it. Before the first round b = 0, so m_u is the user's mean.
+and layers protect it with the row. Before the first round b = 0, so m_u is the user's mean.
 
 The server takes no gradient step on b. The sums S and counts C of a round, with the b that clients
-had, give what b should be had only this round been seen: (S + C b) / C. It averages the two over
-all rounds so far and shrinks,
+had, give the b that fits this round alone: (S + C b) / C. It averages the two over all rounds so
+far and shrinks,
 
     b_i = mean(S + C b)_i / (C'_i + lambda_b (1 + v / (s C'_i))),   C' = mean(C)
 
 v being the variance of the noise in the mean of the sums: a Gaussian prior on b of variance
-s / lambda_b, ratings of variance s, which is 1 in stars from 1 to 5. Noise of several rounds is
-averaged away like that of one round with their budget together, while residuals, and with them what
-a clip takes off, shrink.
+s / lambda_b, ratings of variance s, which is 1 in stars from 1 to 5. The noise of several rounds
+averages to that of one round with their whole budget, while residuals shrink, so that less is
+clipped.
 """
 
 from typing import NamedTuple
@@ -39,7 +39,7 @@ BIAS_SUMS, BIAS_COUNTS = "bias_sums", "bias_counts"
 
 
 class Lines(NamedTuple):
-    """What each user of a batch adds by itself.
+    """The line of each user of a batch.
 
     Attributes:
         means: float64[B], m.
@@ -71,7 +71,7 @@ def fit_lines(biases: FloatArray, rated: Rated, *, pull: float) -> Lines:
 
 
 def initial_sums(n_items: int) -> dict[str, FloatArray]:
-    """What the server has summed up before the first round: float64[m] each."""
+    """The server's sums before the first round: float64[m] each."""
     return {BIAS_SUMS: np.zeros(n_items), BIAS_COUNTS: np.zeros(n_items)}
 
 

@@ -13,9 +13,9 @@ w = KM_u, KM_v, RM and HM. Client i starts local training from (private_i, w) an
   between its layer and the client's.
 - Fednoise: the same as FedAvg on changes that a client releases with noise of its own.
 
-The weights travel inside the sum: a client sends ``a d`` and ``a``, so the server needs sums only
-and any protected sum will do. That holds for FedAtt as well. Its paper has the server compare every
-client's model with its own, but the client knows both, and a mean weighted by a softmax is a
+The weights travel inside the sum: a client sends ``a d`` and ``a``, so the server only needs sums,
+and any protected sum suffices. That holds for FedAtt as well. Its paper has the server compare
+every client's model with its own, but the client knows both, and a mean weighted by a softmax is a
 quotient of two sums. To keep exp() in the ring's range, the weights of a layer are divided by their
 mean in the last round, which is public and cancels.
 
@@ -52,7 +52,7 @@ _OFFSETS = "attention-offsets"
 
 
 Release: TypeAlias = Callable[[FloatArray], FloatArray]
-"""A client's own treatment of its change, float64[P], before any protection layer."""
+"""A function that a client applies to its change, float64[P], before any protection layer."""
 
 
 class FederatedAveragingConfig(Settings, section="algorithm"):
@@ -239,7 +239,7 @@ class FederatedAveraging:
 
 
 def common_start(config: GUMConfig, n_attributes: int, streams: Streams) -> FloatArray:
-    """Start values of the shared layers, which depend on no client: float64[P]."""
+    """Initial values of the shared layers, which do not depend on clients: float64[P]."""
     attributes = np.ones((1, n_attributes), dtype=np.bool_)
     gum = GUM(config, n_users=1, attributes=attributes)
     return gum.start(streams.stream(_START).generator())[gum.layout.private.stop :]

@@ -1,4 +1,4 @@
-"""Settings of a client's local training of a torch model; to read them takes no PyTorch."""
+"""Settings of a client's local training of a torch model, without importing PyTorch."""
 
 from collections.abc import Mapping
 from typing import Annotated, Final
@@ -29,7 +29,7 @@ class LocalTrainingConfig(Settings, section="local"):
         betas: decay factors of both moments of "adam".
         epsilon: denominator term of "adam".
         proximal: mu of FedProx. Federated parameters w are pulled to their values w_0 at the start
-            of the round by mu/2 |w - w_0|^2; private ones have no common value to be pulled to.
+            of the round by mu/2 |w - w_0|^2; private ones do not have a common value.
         gradient_clip: largest L2 norm of the gradient of the federated parameters; longer ones are
             scaled down. Without it all are left alone.
         keep_state: whether the optimiser's moments stay on the device from round to round; else

@@ -52,7 +52,7 @@ class TrainingDraws:
 class LocalOptimizer:
     """An optimiser over all trainable parameters of one model, used by client after client.
 
-    Its moments can leave as one vector (to be kept on the device that earned them) and come back.
+    Its moments can be taken out as one vector (to be kept on their device) and put back.
 
     Args:
         model: whose parameters are stepped, in place.
@@ -78,7 +78,7 @@ class LocalOptimizer:
         self.state_size = values if self._moments else 0
 
     def begin(self, state: FloatArray | None = None, *, rate_scale: float = 1.0) -> None:
-        """Get ready for a client.
+        """Prepare for a client.
 
         Args:
             state: float64[state_size], moments to go on with; None starts with fresh ones. A
@@ -106,7 +106,7 @@ class LocalOptimizer:
         self._torch.step()
 
     def state(self) -> FloatArray:
-        """The moments as they are: float64[state_size].
+        """The present moments: float64[state_size].
 
         For every weight its number of steps (with "momentum": whether it has a moment, 0 or 1),
         then its moments; zeros where a weight has not been stepped.
@@ -177,8 +177,8 @@ def train_locally(
         examples: columns of equal first dimension n, at least 1 row.
         optimizer: over the parameters of ``model``; its settings say how long and in which batches.
         draws: seeds of this client and round.
-        state: moments of the optimiser to go on with; None starts with fresh ones. What they are
-            afterwards, ``optimizer.state()`` tells.
+        state: moments of the optimiser to go on with; None starts with fresh ones.
+            ``optimizer.state()`` returns the new ones.
         rate_scale: factor on the step sizes, for rates that fall from round to round.
 
     Raises:

@@ -13,17 +13,19 @@ update of U_u; at its own learning rate that order diverges on ml-100k, while co
 the same point reproduces table 2, so that is what is done here.
 
 By default the ratings are mapped to the range from -1 to 1 around the middle of their scale
-(``normalise_ratings``); the paper takes the stars as they are. Rates depend on the scale: products
-of vectors are as large as ratings, and steps larger than their inverse diverge. On the mapped
-scale the defaults train on stars of any scale, but diverge on a single rating, which is learned
-at a rate of 0.1. ``PMFConfig.printed`` has the paper's settings.
+(``normalise_ratings``); the paper takes the stars as they are. Step sizes depend on the scale:
+products of vectors are as large as ratings, and steps larger than their inverse diverge. On the
+mapped
+scale the defaults train on stars of any scale, but diverge on clients with a single rating, which
+need a rate of 0.1. ``PMFConfig.printed`` has the paper's settings.
 
 With ``biases``, which the paper does not have, the table has one column more, the items' biases,
-and every user a line of its own over them: see ``pmf_biases``.
+and every user a linear function of them: see ``biases``.
 
 With a ``temperature`` the steps are those of stochastic gradient Langevin dynamics (SDCF, eq. 10):
 every row carries Gaussian noise N(0, temperature / gamma), which after the step is the paper's
-N(0, gamma) at temperature 1. The literal temperature drowns d = 20 vectors; it is a setting.
+N(0, gamma) at temperature 1. With the literal temperature, noise exceeds vectors of d = 20; so it
+is a setting.
 """
 
 from dataclasses import asdict
@@ -96,7 +98,7 @@ class PMFConfig(Settings, section="algorithm"):
             second makes the user vectors depend on the virtual ratings, so no denoiser can make it
             lossless.
         temperature: of the Langevin noise that is added to every step; 0 is plain gradient descent.
-        biases: whether items have a public bias, and users a line over it that stays at home.
+        biases: whether items have a public bias, and users a private linear function of it.
         bias_shrinkage: lambda_b, the pull of the items' biases to 0.
         slope_shrinkage: the pull of the users' slopes to 1, in the unit of squared biases of stars
             from 1 to 5.
@@ -342,7 +344,7 @@ class PMFStep:
         return np.asarray(deviation * ndtri(uniform_reals(words)))
 
     def _centred(self, ratings: FloatArray, indptr: IntArray) -> FloatArray:
-        """Ratings less what their users add to all of theirs."""
+        """Ratings minus their users' own constants."""
         return ratings if self._means is None else ratings - self._means[_owners(indptr)]
 
     def _predict(self, users: FloatArray, indptr: IntArray, items: IndexArray) -> FloatArray:

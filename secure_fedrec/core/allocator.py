@@ -1,4 +1,4 @@
-"""Memory of this process that was freed and will be wanted again in a moment.
+"""Keeps freed memory of this process, because it is soon needed again.
 
 A round makes and drops the same large arrays batch after batch. An allocator that hands each of
 them back to the system gets pages that have to be cleared and mapped anew, a quarter of a round's
@@ -26,12 +26,11 @@ def reuse_freed_memory(kept: int = KEPT) -> bool:
 
     Changes no result. It concerns the allocator of the whole process, so only the owner of the
     process, such as a command, should call it; nothing happens with another allocator than glibc's.
-    How much is kept is what glibc makes of it: the limit is for what is free at the end of a heap,
-    of which threads have some of their own, and what is free below something that is in use stays
-    as well.
+    glibc determines how much is kept: the limit applies to free memory at the end of a heap;
+    threads have their own heaps, and free memory below a used block is kept as well.
 
     Args:
-        kept: bytes, below 2^31; once more are free at the end of a heap, it is given back.
+        kept: bytes, below 2^31; if more are free at the end of a heap, they are given back.
 
     Returns:
         Whether the allocator accepted the setting.
@@ -53,7 +52,7 @@ def reuse_freed_memory(kept: int = KEPT) -> bool:
 def return_freed_memory() -> None:
     """Give the system back what was freed and is kept; nothing where the allocator is not glibc's.
 
-    For between large pieces of work, of which the next does not fit the holes that one has left.
+    For use between large pieces of work whose memory needs differ.
     """
     if sys.platform.startswith("linux"):
         with suppress(AttributeError, OSError):

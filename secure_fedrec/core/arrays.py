@@ -8,7 +8,7 @@ import numpy.typing as npt
 from secure_fedrec.errors import MisfitError
 
 FloatArray: TypeAlias = npt.NDArray[np.float64]
-"""Reals on their way in or out of the ring."""
+"""Real values before encoding into the ring or after decoding."""
 
 RingArray: TypeAlias = npt.NDArray[Any]
 """Elements of Z_2^b: uint32 where b <= 32, else uint64 (see ``fixedpoint``)."""
@@ -27,7 +27,7 @@ BoolArray: TypeAlias = npt.NDArray[np.bool_]
 
 
 def unmasked(values: Any, what: str) -> npt.NDArray[Any]:
-    """An input to a sum, as a plain array.
+    """An input of a sum as a plain array.
 
     Args:
         values: an array of any shape and dtype, or what NumPy makes one of.

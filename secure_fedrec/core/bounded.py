@@ -1,4 +1,4 @@
-"""A memory of what was computed last, bounded in bytes."""
+"""A cache of recent results, bounded in bytes."""
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
@@ -9,10 +9,10 @@ Kept = TypeVar("Kept")
 
 
 class Bounded(Generic[Kept]):
-    """Values by key; those used longest ago go first when the memory is full.
+    """Values by key; the least recently used are dropped when the cache is full.
 
     Args:
-        limit: bytes of all values together; a larger one is handed out and not kept.
+        limit: bytes of all values together; a larger one is returned but not kept.
         size: bytes of a value.
     """
 
@@ -23,7 +23,7 @@ class Bounded(Generic[Kept]):
         self._lock = Lock()
 
     def get(self, key: Hashable, make: Callable[[], Kept]) -> Kept:
-        """The value of a key, made where it is not there."""
+        """The value of a key, computed if it is missing."""
         with self._lock:
             if key in self._kept:
                 self._kept.move_to_end(key)

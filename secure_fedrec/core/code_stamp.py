@@ -1,8 +1,8 @@
-"""A stamp of everything that decides the machine code of a loop: it differs if the code may differ.
+"""A digest of everything that determines the machine code of a loop.
 
-The code of a loop holds that of the loops it calls and the constants it names, wherever these
-stand, so that all of them are asked. The modules imported by this process are asked, not their
-files, which may have been updated since.
+The code of a loop includes the loops that it calls and the constants that it names, in any module,
+so all of them enter the digest. They are taken from the imported modules, not from files, which may
+have been updated since.
 """
 
 import struct
@@ -20,17 +20,17 @@ from secure_fedrec.core.compiler import Late
 
 _ROOT: Final = Path(__file__).parents[2]
 _KNOWN: Final = frozenset(("builtins", "cmath", "math", "numba", "numpy", "operator", "typing"))
-"""Packages whose functions are what their names and versions say."""
+"""Packages whose functions are identified by name and version."""
 
 
 def follows_from(loop: Callable[..., object]) -> str | None:
-    """Digest of what the machine code of a loop follows from; None where that cannot be told.
+    """Digest of what determines the machine code of a loop; None if that cannot be determined.
 
     That is its bytecode, and that of all loops that it calls, and all that they name: constants,
     arrays, fields of tuples that they make. (What is given to a loop is part of the name of its
-    code: ``fields_of``.) Of other packages it takes NumPy's and the compiler's functions for what
-    their versions say; a loop that names anything else, as an object or a module of this package,
-    is compiled anew in every process.
+    code: ``fields_of``.) Functions of NumPy and of the compiler are identified by version; a loop
+    that names anything else, such as an object or a module of this package, is compiled again in
+    every process.
     """
     digest, called = sha256(np.__version__.encode()), [loop]
     for each in called:  # which grows
@@ -51,7 +51,7 @@ def follows_from(loop: Callable[..., object]) -> str | None:
 
 
 class _UntoldError(Exception):
-    """It is not known how a value affects machine code."""
+    """The effect of a value on machine code is unknown."""
 
 
 _Called: TypeAlias = list[Callable[..., object]]
@@ -60,7 +60,7 @@ _Called: TypeAlias = list[Callable[..., object]]
 
 @singledispatch
 def _told(value: Any, _: _Called) -> object:
-    """What stands for a value in a digest: equal for values that compile to equal code.
+    """The representation of a value in a digest: equal for values that compile to equal code.
 
     Args:
         value: a global of a loop, or a part of one.

@@ -1,9 +1,9 @@
-"""Inner loops, compiled: each walks its rows once, in order, and touches nothing twice.
+"""Inner loops, compiled: each passes over its rows once, in order.
 
 Array programs pay for every pass over memory, and a round is made of rows of d numbers that are
 gathered, combined, rounded and added up; fused loops do that in one pass. The compiler keeps IEEE
 arithmetic (no reordering of sums, no fused multiply-add), so the result for a row depends on that
-row alone. ``kernels`` and ``fixedpoint`` are the documented doors to these functions.
+row alone. ``kernels`` and ``fixedpoint`` are the documented interface to these functions.
 
 The compiler itself is imported by the first loop that runs, and machine code is cached on disk
 (``machine_code``).
@@ -27,7 +27,7 @@ _Loop = TypeVar("_Loop", bound=Callable[..., object])
 
 _SHIFT: Final = 1.5 * 2.0**52
 _SHIFT_BITS: Final = int(np.float64(_SHIFT).view(np.int64))
-"""A float64 that leaves no digits behind the point, and its bits as a number."""
+"""A float64 so large that adding it rounds to integers, and its bits as a number."""
 
 
 def compiled_loop(loop: _Loop) -> _Loop:
@@ -41,7 +41,7 @@ def compiled_loop(loop: _Loop) -> _Loop:
 def dividing_loop(loop: _Loop) -> _Loop:
     """A ``compiled_loop`` that divides in vectors, as no division by zero is looked for.
 
-    It gives infinity, or no number, in place of an error. All other bits are the same.
+    It gives infinity or NaN instead of an error. All other bits are the same.
     """
     return cast(_Loop, Late(loop, lambda: compile_cached(loop, error_model="numpy")))
 
@@ -56,7 +56,7 @@ def segment_dots(
 ) -> None:
     """``dots[n] = users[b] . table[items[n]]`` for every n of segment b.
 
-    Four at a time: each is added up in its order, and none waits for the additions of another.
+    Four at a time, which are independent of each other; each is summed in its own order.
     """
     width = table.shape[1]
     for user in range(len(indptr) - 1):
@@ -245,8 +245,8 @@ def subtract_rows(target: RingArray, rows: IndexArray | IntArray, values: RingAr
 def _nearest(scaled: float) -> np.int64:
     """The nearest integer to a number of at most 2^51, ties to even.
 
-    Added to ``_SHIFT`` it is rounded by the addition itself, and its bits then say how far above
-    those of ``_SHIFT`` it is. (Conversions do not run in vectors; additions of bits do.)
+    Adding ``_SHIFT`` rounds it, and the bits of the sum minus those of ``_SHIFT`` are the integer.
+    (Unlike conversions, additions of bits are vectorised.)
     """
     return np.float64(scaled + _SHIFT).view(np.int64) - _SHIFT_BITS
 
@@ -263,7 +263,7 @@ def encode_segments(
     placed_rows: IndexArray,
     placed: IntArray,
 ) -> bool:
-    """Segment b to where ``starts[b]`` says, with numbers ``shift`` higher; its values as integers.
+    """Copies segment b to ``starts[b]``, with numbers raised by ``shift`` and values as integers.
 
     As ``round_to_integers``, in rows that may be wider and then end in zeros.
     """

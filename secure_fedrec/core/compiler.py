@@ -1,4 +1,4 @@
-"""The compiler of loops: imported when the first of them is called, timed, not interrupted.
+"""The compiler of loops: imported at the first call, timed, and protected from interrupts.
 
 Importing it takes longer than most commands need, so a loop is a ``Late`` until it is called, by
 Python or by another loop that is being compiled.
@@ -14,7 +14,7 @@ from typing import Any
 
 
 class Late:
-    """Something that compiled code may call, made when it is first called.
+    """A function that compiled code may call, made at its first call.
 
     Args:
         like: a function with its name and its docstring.
@@ -38,7 +38,7 @@ class Late:
 
 @cache
 def _teach_compiler() -> None:
-    """Let loops that are being compiled call what is made late."""
+    """Lets loops that are being compiled call ``Late`` functions."""
     from numba.core.registry import cpu_target  # noqa: PLC0415
     from numba.core.typing.typeof import typeof_impl  # noqa: PLC0415
 
@@ -81,17 +81,17 @@ _AFTERWARDS: list[Callable[[], None]] = []
 
 
 def after_compiling(act: Callable[[], None]) -> bool:
-    """Have the main thread do something as soon as it has left the compiler.
+    """Have the main thread call something as soon as it has left the compiler.
 
     An exception that passes through the compiler, as one that a signal raises, may leave it with
-    objects that it frees twice. What was asked for last is done, once.
+    objects that it frees twice. Only the last such call is made, once.
 
     Args:
         act: may raise.
 
     Returns:
-        Whether the calling thread, the main one, is in the compiler. Where it is not, nothing is
-        done, now or later, nor is what was asked for before.
+        Whether the calling thread, the main one, is in the compiler. If it is not, nothing is
+        called, now or later, including earlier requests.
     """
     lock = getattr(sys.modules.get("numba.core.compiler_lock"), "global_compiler_lock", None)
     if lock is None or not lock.is_locked():

@@ -1,4 +1,4 @@
-"""Files that are whole or not there: written beside their place, then moved into it in one step."""
+"""Files that are complete or absent: written beside their place, then moved into it in one step."""
 
 import contextlib
 import hashlib
@@ -20,12 +20,13 @@ def replace_file(
     """Write a file, or replace the one that is there, in one step.
 
     Whatever interrupts it leaves the file as it was and nothing beside it; only a kill leaves the
-    unfinished ``NAME.part``, which the next write replaces. Of a link the target is replaced, and
-    the link is kept; a device or a pipe is written to and not replaced.
+    unfinished ``NAME.part``, which the next write replaces. For a link, its target is replaced; a
+    device or a pipe is written to and not replaced.
 
     Args:
         path: destination.
-        content: content of the file; or what is called with a function that writes a piece of it.
+        content: content of the file, or a function that is called with a function that writes a
+            piece.
         private: for its owner alone, whatever the process's mask.
         durable: wait for the disk before the file gets its name.
 

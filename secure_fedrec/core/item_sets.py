@@ -12,8 +12,8 @@ from secure_fedrec.core.compiled import compiled_loop
 
 _DE_BRUIJN, _TOP_SIX = np.uint64(0x03F79D71B4CB0A89), np.uint64(58)
 _BIT_OF = np.argsort([((int(_DE_BRUIJN) << bit) % 2**64) >> 58 for bit in range(64)])
-"""A word of one bit times this sequence has the number of the bit, of 64, in its top six bits:
-every run of six bits in it is another one (de Bruijn)."""
+"""A word with one bit set, times this de Bruijn sequence, has the number of the bit in its top six
+bits."""
 
 
 @compiled_loop
@@ -29,8 +29,8 @@ def take_first_distinct(
 ) -> None:
     """Read run r of ``ranks`` until client ``owners[r]`` has as many as its bounds have room for.
 
-    What a client has found so far stands at ``bounds[b]`` of ``chosen``. A rank is taken if its
-    stamp is the client's own, one for each run from ``stamp`` on: nothing is ever wiped.
+    A client's results so far are at ``bounds[b]`` of ``chosen``. A rank counts as taken if it has
+    the stamp of the run; stamps count up from ``stamp``, so that they need not be cleared.
     """
     for run in range(len(runs) - 1):
         client = owners[run]
@@ -92,8 +92,8 @@ def list_unrated(
     """The items at some ranks among those that a client has not rated, ascending, client by client.
 
     Of ``sizes[b]`` ranks client b has chosen ``chosen[bounds[b]:bounds[b + 1]]``; where
-    ``inverted``, all others. They become bits, which are read from the lowest on: that costs the
-    ranks that are listed, and a 64th of the catalogue.
+    ``inverted``, all others. They are marked as bits, which are read in order: the cost is the
+    number of ranks plus 1/64 of the catalogue.
     """
     nothing, one = np.uint64(0), np.uint64(1)
     words = np.zeros((max(sizes) if len(sizes) else 0) // 64 + 1, dtype=np.uint64)
@@ -128,7 +128,7 @@ def merge_sets(
     merged: IndexArray,
     from_right: BoolArray,
 ) -> None:
-    """Merge two disjoint ascending sets per segment, noting where each number comes from."""
+    """Merge two disjoint ascending sets per segment, and record the origin of each number."""
     place = 0
     for segment in range(len(left_indptr) - 1):
         one, one_end = left_indptr[segment], left_indptr[segment + 1]

@@ -1,10 +1,10 @@
-"""Float operations whose result for one client does not depend on who shares its batch.
+"""Float operations whose result for one client does not depend on its batch.
 
 A device runs a batch of one; the simulator runs thousands in one call. Both must give the same
-bits, or a simulated audit says nothing about the deployed system and losslessness cannot be tested
-with ``==``. Library matrix products do not qualify (their blocking depends on the whole shape).
-These do, and ``tests/core/test_core_kernels.py`` holds them to it at batch 1, 7 and n: every row is
-computed by the same loop over its own numbers, and sums run in the order given.
+bits, so that a simulated audit applies to the deployed system and losslessness can be tested with
+``==``. Library matrix products do not qualify (their blocking depends on the whole shape). These
+do, as ``tests/core/test_core_kernels.py`` tests with batches of 1, 7 and n: every row is computed
+by the same loop over its own numbers, and sums run in the order given.
 """
 
 from collections.abc import Sequence
@@ -311,7 +311,7 @@ def encode_segments(
     largest: float,
     into: tuple[IndexArray, IntArray],
 ) -> bool:
-    """The rows of every segment to a place of their own, as integers, in wider rows.
+    """Copy the rows of every segment to its place, as integers, in wider rows.
 
     Args:
         indptr: int64[B + 1], the segments.
@@ -325,7 +325,7 @@ def encode_segments(
             beyond the width of ``values`` becomes 0.
 
     Returns:
-        Whether all fit; where one does not, the integers mean nothing.
+        Whether all fit; if not, the integers are invalid.
 
     Raises:
         ValueError: a segment would end outside, or types or widths do not fit.

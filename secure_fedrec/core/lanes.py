@@ -1,9 +1,9 @@
-"""Products of rows in eight sums side by side, which processors add at once.
+"""Products of rows in eight parallel sums, which processors add at once.
 
-The order of a sum decides its last bits, so a compiler that may not change it adds one number after
-the other. Here the order is laid down as processors like it, in vectors of eight: lane j sums the
-places j, j + 8, and so on; then halves are added to halves. That is the same for every batch and on
-every processor, which may split a vector, never reorder it.
+The order of a sum determines its last bits, so a compiler must add one number after the other. Here
+the order is fixed to suit processors, in vectors of eight: lane j sums the places j, j + 8, and so
+on; then halves are added to halves. That is the same for every batch and every processor, which may
+split a vector but not reorder it.
 """
 
 from typing import Any

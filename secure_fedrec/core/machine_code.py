@@ -1,12 +1,12 @@
-"""Machine code of loops: made when it is first wanted, kept on disk where that is possible.
+"""Machine code of loops: made at the first call, cached on disk if possible.
 
-What was compiled lies beside the source, else in the user's cache folder; where neither can be
-written, as in a read-only image without a home, in a folder of this user's own among the temporary
-files. Loaded code is run, so a folder that other users may write to is never used.
+The cache is beside the source, or in the user's cache folder; if neither can be written, as in a
+read-only image without a home, in a private folder among the temporary files. Loaded code is run,
+so a folder that other users may write to is never used.
 
-The compiler takes its cache of a loop for good as long as the loop's own file is as it was. After
-an update elsewhere, old code would give old bits without a word: all that the code follows from is
-asked here (``code_stamp``).
+The compiler considers a cache valid as long as the loop's own file is unchanged. After changes in
+other files it would silently use old code, so everything that determines the code is checked here
+(``code_stamp``).
 """
 
 import contextlib
@@ -52,14 +52,14 @@ def compile_cached(loop: Callable[..., object], *, error_model: ErrorModel = "py
 def _cache_file(kept: Any, stamp: str) -> Any:
     """Files of a loop's code, whose names depend on the stamp and on the signature.
 
-    The compiler numbers its files, so that two processes, or one that is killed, could put the code
-    of one stamp or signature under the name of another. Code is written before it is listed.
+    The compiler only numbers its files, so concurrent or killed processes could store code under
+    the name of another stamp or signature. Code is written before it is listed.
     """
     from numba import __version__  # noqa: PLC0415
     from numba.core.caching import IndexDataCacheFile  # noqa: PLC0415
 
     class CacheFile(IndexDataCacheFile):
-        """Its parts are the compiler's."""
+        """Its parts come from the compiler."""
 
         def save(self, key: Any, data: Any) -> None:
             files: Any = self
@@ -79,7 +79,7 @@ def _cache_file(kept: Any, stamp: str) -> Any:
 
 
 def _forgiving(compiled: Any, stamp: str) -> Any:
-    """A compiled loop that does without a cache that cannot be written, or read.
+    """A compiled loop that works without its cache if that cannot be written or read.
 
     Args:
         compiled: the loop.
@@ -124,7 +124,7 @@ _TOLD = mmap.mmap(-1, 1)
 
 
 def _warn_once(problem: str) -> None:
-    """Say what is wrong with the first folder that something is: all have the same remedy."""
+    """Warn about the first unusable folder only, since all have the same remedy."""
     if _TOLD[0]:
         return
     _TOLD[0] = True
@@ -134,7 +134,7 @@ def _warn_once(problem: str) -> None:
 
 @cache
 def _own_folder() -> Path | None:
-    """A folder of this user's alone among the temporary files; None where there cannot be one."""
+    """A private folder of this user among the temporary files; None if it cannot be made."""
     folder = Path(tempfile.gettempdir()) / f"secure-fedrec-{os.getuid()}"
     try:
         folder.mkdir(mode=0o700, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Strict npz files: written whole, read with their checksums, and nothing is ever unpickled."""
+"""Strict npz files: written completely, read with their checksums, without unpickling."""
 
 import io
 import math
@@ -18,14 +18,14 @@ import numpy.typing as npt
 from secure_fedrec.core.files import replace_file
 
 _STREAMED = 64 * 2**20
-"""Larger content is written to its file as it comes, smaller content from memory."""
+"""Larger content is written to its file directly, smaller content through memory."""
 _PIECE = 2**20
 _WRONG = "a checksum or the directory is wrong"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StoredArray:
-    """An array in an npz file that was found sound, not read yet.
+    """An array, not read yet, in an npz file that was checked.
 
     Args:
         path: path of the file.
@@ -40,7 +40,7 @@ class StoredArray:
     dtype: npt.DTypeLike
 
     def fill(self, out: npt.NDArray[Any]) -> None:
-        """Read it into an array of its shape and type, and hold nothing else.
+        """Read it into an array of its shape and type, without further memory.
 
         Raises:
             OSError: the file cannot be opened.
@@ -75,7 +75,7 @@ def read_npz(path: Path, *, later: str | None = None, stored: bool = False) -> d
     Args:
         path: path of the file.
         later: arrays whose names begin so are given as ``StoredArray``.
-        stored: refuse what is compressed, so that no array is larger than the file.
+        stored: refuse compressed arrays, so that none is larger than the file.
 
     Raises:
         OSError: it cannot be opened.
@@ -121,7 +121,7 @@ def write_npz(
 
 
 def _stream(write: Callable[[bytes], int], columns: Mapping[str, npt.NDArray[Any]]) -> None:
-    """Write an archive piece by piece, and raise what went wrong first once it is closed.
+    """Write an archive piece by piece; after closing, raise the first error.
 
     An archive that meets a full disk would fail once more when it is closed.
     """
@@ -132,7 +132,7 @@ def _stream(write: Callable[[bytes], int], columns: Mapping[str, npt.NDArray[Any
 
 
 class _Sink(io.RawIOBase):
-    """Takes pieces of a file, none after the first that could not be written."""
+    """Accepts pieces of a file until one cannot be written."""
 
     def __init__(self, write: Callable[[bytes], int]) -> None:
         self._write = write
@@ -232,7 +232,7 @@ def _header(stream: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any]]:
 
 
 def _told(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    """Facts from the header of an array: its shape, whether columns come first, its type."""
+    """Facts from the header of an array: its shape, whether it is in column order, its type."""
     if np.lib.format.read_magic(stream) != (1, 0):
         raise ValueError("an array has an unknown header")
     shape, columns_first, dtype = np.lib.format.read_array_header_1_0(stream)

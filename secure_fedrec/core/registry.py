@@ -1,7 +1,7 @@
-"""Things by name: those that are shipped, which nothing replaces, and those that were added.
+"""Registries of things by name: shipped ones, which cannot be replaced, and added ones.
 
 Every list of what there is to choose from (layers, attacks, figures, systems) is a ``Registry``;
-what follows from one is ``derived``, and made anew once something was added.
+values computed from one are ``derived``, and recomputed after an addition.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -52,7 +52,7 @@ class Registry(Mapping[str, Thing]):
             self.version += 1
 
     def remove(self, name: str) -> None:
-        """Take away what was added; nothing where nothing was.
+        """Remove an added entry, if there is one.
 
         Args:
             name: of it.
@@ -96,7 +96,7 @@ class Remembered(Generic[Thing]):
 
 
 def derived(*sources: Registry[Any]) -> Callable[[Callable[[], Thing]], Remembered[Thing]]:
-    """Have a function make what follows from registries once, and again when they have more.
+    """Decorator: computes a value from registries once, and again after additions.
 
     Args:
         sources: the registries.
@@ -105,10 +105,10 @@ def derived(*sources: Registry[Any]) -> Callable[[Callable[[], Thing]], Remember
 
 
 class Derived(Mapping[Key, Thing], Generic[Key, Thing]):
-    """A mapping that follows from registries.
+    """A mapping that is computed from registries.
 
     Args:
-        make: makes it of what they hold.
+        make: computes it from their entries.
         sources: the registries.
     """
 

@@ -1,7 +1,7 @@
-"""Special functions, of SciPy: it is imported when one is first wanted.
+"""Special functions of SciPy, which is imported at the first call.
 
-SciPy takes longer to import than most commands to answer, and few of them come to a tail of a
-distribution. Each function is the one of its name in ``scipy.special``, for numbers and arrays.
+SciPy takes longer to import than most commands to run, and few of them need it. Each function is
+the one of its name in ``scipy.special``, for numbers and arrays.
 """
 
 from typing import Any, TypeAlias

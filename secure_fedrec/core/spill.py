@@ -1,4 +1,4 @@
-"""Arrays put aside: in memory up to a limit, and in a file without a name beyond it.
+"""Temporary storage of arrays: in memory up to a limit, beyond it in an unnamed file.
 
 The file lies in the folder for temporary files, other users cannot open it, and it disappears with
 the process, however the process ends.
@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Kept:
-    """One array that was put aside; ``Spill.get`` reads it.
+    """One stored array; ``Spill.get`` reads it.
 
     Args:
         array: itself, or an empty one of its type where it lies in the file.
@@ -43,7 +43,7 @@ class Spill:
         self._file: IO[bytes] | None = None
 
     def put(self, array: npt.NDArray[Any]) -> Kept:
-        """Put an array aside; in memory it is the same one, not a copy.
+        """Store an array; in memory it is the same object, not a copy.
 
         Raises:
             OSError: the file could not be written.
@@ -63,7 +63,7 @@ class Spill:
         return Kept(np.empty(0, dtype=array.dtype), array.shape, place)
 
     def get(self, kept: Kept) -> npt.NDArray[Any]:
-        """An array that was put aside.
+        """A stored array.
 
         Raises:
             OSError: the file could not be read.

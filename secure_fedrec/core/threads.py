@@ -8,7 +8,7 @@ from threadpoolctl import ThreadpoolController
 
 
 def one_thread() -> AbstractContextManager[object]:
-    """A context in which the libraries that are loaded by now use one thread each."""
+    """A context in which the libraries loaded so far use one thread each."""
     # Looking for thread pools reads the process's memory map, so this is done only once a module is
     # loaded.
     found: AbstractContextManager[object] = _controller(len(sys.modules)).limit(limits=1)

@@ -1,7 +1,7 @@
 """Data of federations: immutable rating tables, organisations, known data sets, and splits.
 
-A data set goes one way through this package: ``download`` fetches files, ``files`` (of any origin)
-or ``movielens`` reads them, ``registry`` checks them against what the ``catalogue`` says is
+The steps from a data set's files to its parts: ``download`` fetches files, ``files`` (of any
+origin) or ``movielens`` reads them, ``registry`` checks them against what the ``catalogue`` says is
 published, ``filters`` leaves out what is asked for, and ``splits`` parts the resulting table.
 Organisations, clients with many users each, are read and parted by the modules that carry their
 name.

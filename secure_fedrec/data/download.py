@@ -47,7 +47,7 @@ def get(
     *,
     progress: bool = True,
 ) -> Path:
-    """Downloads a data set into ``target_dir / name``; does nothing where it already is, sound.
+    """Downloads a data set into ``target_dir / name``, unless it is already there and intact.
 
     Args:
         name: one of ``DATASETS`` that has an origin.
@@ -60,7 +60,7 @@ def get(
     Raises:
         ConfigError: the name is unknown or has nothing to download.
         DataError: the network, the archive or the disk failed, or the folder is already in use by
-            something else. Nothing half-written stays behind, and nothing existing is replaced.
+            something else. Partial files are removed, and existing files are not replaced.
     """
     info = dataset_info(name)
     if info.origin is None:
@@ -132,8 +132,8 @@ def _extract(info: DatasetInfo, archive: Path, staged: Path) -> None:
 def _refuse_unsafe(info: DatasetInfo, member: zipfile.ZipInfo) -> None:
     """Refuses an archive with a member that, unpacked by its name, would leave its folder.
 
-    Members are never unpacked by the names in the archive, so such a name could do no harm here;
-    but a publisher's archive has none, and one that does was tampered with.
+    Members are never unpacked by the names in the archive, so such a name would be harmless here;
+    but a publisher's archive has none, so an archive with one was tampered with.
     """
     name = member.filename
     posix, windows = PurePosixPath(name), PureWindowsPath(name)
@@ -154,7 +154,7 @@ def _extract_member(bundle: zipfile.ZipFile, member: str, path: Path) -> None:
 
 
 def _verify(info: DatasetInfo, staged: Path) -> None:
-    """Loads what was unpacked, which checks digests and sizes; blames the archive."""
+    """Loads the unpacked files, which checks digests and sizes; errors name the archive."""
     try:
         load(info.name, staged.parent)
     except DataError as error:

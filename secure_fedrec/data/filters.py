@@ -43,8 +43,8 @@ def filtered(
     Args:
         table: the ratings.
         min_ratings: fewest ratings of a client; None keeps those without any.
-        min_raters: fewest clients who rated an item; None keeps those without any. With both, what
-            is left out of the one counts no more for the other, until both hold.
+        min_raters: fewest clients who rated an item; None keeps those without any. With both,
+            removals for one are repeated for the other, until both hold.
         sample_clients: how many clients are kept, drawn at random from what the others left; items
             that none of them rated stay.
         seed: seed of the draw, at least 0.

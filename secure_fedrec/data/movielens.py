@@ -21,7 +21,7 @@ _FILE: Final = Path(__file__).with_suffix(".toml")
 CODE_BOOKS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {name: tuple(book) for name, book in tomllib.loads(_FILE.read_text(encoding="utf-8")).items()}
 )
-"""What the files mean by a number or a flag, in the order of the codes."""
+"""The meaning of numbers and flags in the files, in the order of the codes."""
 
 GENDERS: Final = CODE_BOOKS["genders"]
 """Categories of the attribute ``gender``."""
@@ -82,8 +82,8 @@ def load_ml_1m(folder: Path) -> RatingTable:
 
     Args:
         folder: holds ``users.dat`` and either the published ``ratings.dat`` or
-            ``ratings_notimestamp.dat.gz``, the same rows without their last column. The published
-            file wins where both exist.
+            ``ratings_notimestamp.dat.gz``, the same rows without their last column. If both exist,
+            the published file is read.
 
     Returns:
         The table; attributes ``gender``, ``age_band`` and ``occupation``; no timestamps where the
@@ -153,7 +153,7 @@ def _assemble(
     item_labels: IntArray,
     demographics: dict[str, StrArray],
 ) -> RatingTable:
-    """Turns rows of (user, item, rating[, timestamp]) into a table; blames lines of ``path``."""
+    """Makes a table of rows of (user, item, rating[, timestamp]); errors name lines of ``path``."""
     WHOLE_STARS.check(rows[:, 2], path, first_line=1)
     times = whole_numbers(path, rows[:, 3], "timestamp", 1) if rows.shape[1] > 3 else None
     return RatingTable.from_columns(

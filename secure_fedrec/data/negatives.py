@@ -1,7 +1,7 @@
 """Negatives of a round's training: items that a client did not rate, drawn anew for every positive.
 
 A draw is a function of (seed, stream, round, client, index) alone, like every other draw of a
-client: a batch draws what each of its clients would have drawn by itself.
+client, so it does not depend on the batch.
 """
 
 from typing import NamedTuple

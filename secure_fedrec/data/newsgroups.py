@@ -4,10 +4,10 @@ The file holds one JSON object per line: ``split`` (of the "bydate" version, not
 group, the file number, the poster as an integer, subject and body. Posters with at least five posts
 are the clients.
 
-Some posts were sent more than once, or begin alike, and the split of a poster's posts takes no
-notice of that: under the standard settings, 9 of the 941 texts to test are also texts to train,
-character by character, 4 of them of the same poster (seed 1). A model that memorises texts gets
-that 1 % right; the split is kept, so that results remain comparable.
+Some posts were sent more than once, or begin with the same text, which the split of a poster's
+posts does not consider: under the standard settings, 9 of the 941 texts to test are also texts to
+train, character by character, 4 of them of the same poster (seed 1). A model that memorises texts
+gets that 1 % right; the split is kept, so that results remain comparable.
 """
 
 import io

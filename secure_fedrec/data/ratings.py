@@ -19,13 +19,13 @@ StrArray = npt.NDArray[np.str_]
 """One categorical value per client."""
 
 Labels = IntArray | StrArray
-"""Ids as a source writes them, numbers or text. They are private to a table: they number its
-clients and items and enter its fingerprint, and nothing else is ever made of them."""
+"""Ids as a source writes them, numbers or text. They are private to a table: they only determine
+the numbers of its clients and items and its fingerprint."""
 
 # A level such as 0.1 * 3 is off its decimal value by rounding only; real scales are far coarser.
 _LEVEL_TOLERANCE = 1e-9
 MOST_STATED = 100_000
-"""Levels of a scale, and more."""
+"""Largest number of levels of a scale, and more."""
 
 _CHECKED_AT_ONCE = 2**20
 
@@ -72,19 +72,19 @@ class RatingScale(Settings, section="data.scale", kw_only=False):
 
     @property
     def normalised(self) -> "RatingScale":
-        """As many levels from -1 to 1: the same for every affine image of a scale, to the bit."""
+        """Equally many levels from -1 to 1: to the bit the same for every affine image of a
+        scale."""
         steps = round((self.high - self.low) / self.step)
         return RatingScale(-1.0, 1.0, 2.0 / steps)
 
     def moved(self, values: FloatArray, to: "RatingScale") -> FloatArray:
-        """Values of this scale as another has them, levels or not.
+        """Values mapped from this scale to another one, levels or not.
 
         Args:
             values: float64[N].
             to: the other scale.
 
-        Returns:
-            float64[N]; the values themselves where the scales are one.
+        Returns: float64[N]; unchanged values if the scales are equal.
         """
         if to == self:
             return values
@@ -150,7 +150,7 @@ class RatingTable:
         demographics: attribute name to str[n_clients], one category per client.
         timestamps: int64[N], seconds since 1970-01-01 UTC, or None if unknown.
         places: int32[N], where a rating stands among the rows of its source, or None if there is
-            no such order. No part of the contents: what is in a table does not depend on it.
+            no such order. It does not belong to the contents of a table.
 
     Raises:
         DataError: a column has the wrong length, type, range or order, or is masked, or a pair

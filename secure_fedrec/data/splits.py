@@ -1,7 +1,7 @@
 """Splitting ratings into train and test parts.
 
 Splits at random order rows by raw words of a PCG64 generator. Those words, unlike numpy's
-permutations, are fixed for all numpy versions, so a seed names the same split for good.
+permutations, are the same in all numpy versions, so a seed always gives the same split.
 """
 
 from typing import Final, NamedTuple

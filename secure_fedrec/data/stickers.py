@@ -5,9 +5,9 @@ message a topic that shows in its characters. A click depends on all three:
 
     log-odds = tendency_u + strength * taste_u[topic] + appeal[topic]
 
-Tastes are low-rank across topics, as people's are: taste_u = factors_u . loadings. Reading the text
-tells the topic, hence ``appeal``, which is all that a global model can use; only a user vector can
-tell who clicks often and who likes what. Clicks are the minority, so the measure is AUC.
+Tastes are low-rank across topics, as people's are: taste_u = factors_u . loadings. The text tells
+the topic, hence ``appeal``, which is all that a global model can use; only a user vector can
+represent who clicks often and who likes what. Clicks are rare, so the measure is AUC.
 """
 
 from typing import Annotated, Final

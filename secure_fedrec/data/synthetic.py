@@ -1,4 +1,4 @@
-"""A made-up rating set with the traits that audits depend on, for use without any download.
+"""A generated rating set with the properties that audits depend on, for use without any download.
 
 Items have a long-tailed popularity, clients a skewed activity, and tastes are low-rank. Gender, age
 band and occupation shift a client's taste, and taste decides both how a client rates *and* which

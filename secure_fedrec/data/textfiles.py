@@ -1,8 +1,8 @@
-"""Reading plain rating files so that any damage is named with its file and line.
+"""Reads plain rating files; errors name file and line.
 
 Numbers are parsed by numpy in one pass. Only a file that numpy refuses is read again, line by
-line, to say what is wrong with it: the fast pass proves a file sound, the slow one explains why it
-is not.
+line, to say what is wrong with it: the fast pass checks a file, the slow one explains what is
+wrong.
 """
 
 import gzip

@@ -1,9 +1,9 @@
 """The shrinkage chosen by the clients, each by an item that it kept out of the sum.
 
-A client draws one of its items and 99 that it does not have, ranks them by its other items under
-every candidate, and notes under which its own is among the first ten. What it sends is that row of
-0 and 1; the candidate with the most clients is taken. All data used for the choice is priced: the
-row is one more contribution to a sum, under the same layers.
+A client draws one of its items and 99 others, ranks them by its other items with every candidate,
+and notes for which candidates its own item is among the first ten. It sends these results as a row
+of 0 and 1; the candidate with the most clients is taken. All data used for the choice is priced:
+the row is one more contribution to a sum, under the same layers.
 """
 
 from typing import Final
@@ -40,7 +40,7 @@ def kept_out(clients: IntArray, owned: Ragged, streams: Streams) -> IntArray:
 
 
 def without(owned: Ragged, items: IntArray) -> Ragged:
-    """The items of each client but one."""
+    """The items of each client except the one kept out."""
     owners = np.repeat(np.arange(len(items)), np.diff(owned.indptr))
     left: BoolArray = owned.items != items[owners]
     counts = np.bincount(owners[left], minlength=len(items))

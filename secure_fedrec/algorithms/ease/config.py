@@ -28,8 +28,8 @@ class EASEConfig(Settings, section="algorithm"):
             of its own, which it kept out of the sum, by all of them, and the numbers of those who
             found theirs are summed. Empty takes ``shrinkage``.
         solution: "inverse" is the closed form of EASE. "eigenvectors" projects on the leading
-            eigenvectors of the sum, which bears noise.
-        rank: most eigenvectors. Of a sum with noise those that stand out of it are taken.
+            eigenvectors of the sum, which tolerates noise.
+        rank: most eigenvectors. If the sum has noise, only those that exceed it are taken.
         solved_at: "client" sends all clients the sum, "server" sends the solution, after one round.
         largest_norm: the Frobenius norm that a client's x x^T is scaled down to if it is larger,
             for noise; without it counts are sent.

@@ -7,11 +7,11 @@
 ``LowRank`` is the same for G = U diag(g) U^T of few columns, without a matrix of m x m: P is
 (I - U diag(g / (g + lambda)) U^T) / lambda. ``Projected`` scores x V diag(w) V^T with the leading
 eigenvectors of a sum with noise. The eigenvalues of symmetric noise of standard deviation s reach
-up to 2 s sqrt(m) (Wigner). One that is seen at l above that stands for one of
-t = (l + sqrt(l^2 - 4 s^2 m)) / 2, and its vector for the true one up to w = 1 - s^2 m / t^2, the
-square of their cosine (Benaych-Georges and Nadakuditi 2011). Items whose popularity, their row of
-the sum, does not exceed its own noise are left out before, as they would add noise alone. All of it
-follows from the noisy sum and from the noise that is stated: it costs no privacy.
+up to 2 s sqrt(m) (Wigner). An eigenvalue l above that estimates a true one of t = (l + sqrt(l^2 - 4
+s^2 m)) / 2, and its vector the true one up to w = 1 - s^2 m / t^2, the square of their cosine
+(Benaych-Georges and Nadakuditi 2011). Items whose popularity, estimated from their row of the sum,
+does not exceed its noise are left out first, since they would only add noise. All of this follows
+from the noisy sum and the stated noise, so it does not cost privacy.
 """
 
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from scipy import sparse
 
 _DENSE_PART: Final = 400
-"""Items up to which all eigenvectors are found at once."""
+"""Most items for which all eigenvectors are computed at once."""
 _LEAST_PIVOT: Final = 2.0**-40
 """Smallest pivot of a regular sum, relative to its largest diagonal value."""
 
@@ -78,7 +78,7 @@ class LowRank:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Projected:
-    """Scores x F F^T; items of rows of zeros stand below all others.
+    """Scores x F F^T; items with rows of zeros are ranked below all others.
 
     Args:
         factors: F = V diag(sqrt(w)), float64[m, q].
@@ -159,7 +159,7 @@ def nystroem(sums: FloatArray, signs: FloatArray) -> tuple[FloatArray, FloatArra
 
 
 def projection(gram: FloatArray, noise: float, rank: int) -> FloatArray:
-    """Factors of ``Projected``: float64[m, rank], columns beyond those that stand out are zeros.
+    """Factors of ``Projected``: float64[m, rank]; columns that do not exceed the noise are zeros.
 
     Args:
         gram: the sum, float64[m, m], symmetric.

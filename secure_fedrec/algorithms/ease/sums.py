@@ -1,9 +1,9 @@
-"""What is summed: the upper triangle of x x^T, or its product with random signs.
+"""The summed values: the upper triangle of x x^T, or its product with random signs.
 
 The triangle holds the pairs (i, j), i <= j, row by row, the diagonal included. Where noise is to be
 added, its off-diagonal values carry a factor sqrt(2): then the norm of the triangle is the
-Frobenius norm of the whole matrix, and noise on a pair is divided by sqrt(2) when that is taken
-off.
+Frobenius norm of the whole matrix, and the noise of a pair is divided by sqrt(2) when the factor is
+removed.
 """
 
 import math

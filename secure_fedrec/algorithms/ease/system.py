@@ -51,7 +51,7 @@ NOISE: Final = "noise"
 _ADDED: Final = "added"
 _SUGGESTED_COLUMNS: Final = 256
 _SOLVING: Final = 3
-"""Matrices of m x m that a solution takes at once."""
+"""Number of m x m matrices that a solution holds in memory at once."""
 
 
 class EASE:
@@ -102,7 +102,7 @@ class EASE:
         return tuple(shapes)
 
     def initial_public(self, n_rows: int, streams: Streams) -> PublicState:
-        """No sum yet; the table is the shrinkage, float64[1]."""
+        """The state before any sum; the table is the shrinkage, float64[1]."""
         self._signs = None
         if self.config.sketch:
             self._signs = random_signs(self.n_items, self.config.sketch, streams)
@@ -123,7 +123,7 @@ class EASE:
         return {name: rows if completed else 0}
 
     def initialise(self, vault: Vault, streams: Streams) -> None:
-        """Whether a client's row has been added: not yet.
+        """The clients' flags whether their row was added: initially not.
 
         Raises:
             DataError: a client's row is not of 0 and 1, or has an item outside the catalogue.

@@ -12,8 +12,8 @@ own p_u and layers. Two forms differ in who sees what:
 
 - ``ExchangedFedDMF``, as published: every organisation gives its vectors to every other;
 - ``SummedFedDMF``: the server is sent vectors of length 1 in a protected sum and hands the sum
-  back; what an organisation is drawn towards is the sum less its own, the mean direction of the
-  others. With two organisations that is the other's vector whatever hides the sum.
+  back; an organisation's target is the sum minus its own part, the mean direction of the others.
+  With two organisations that is the other's vector, whatever hides the sum.
 
 To let others score the items that they do not have, an organisation gives the vectors of these as
 well: ``ServedFedDMF`` does so with every exchange.

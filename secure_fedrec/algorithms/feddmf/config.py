@@ -18,15 +18,15 @@ class FedDMFConfig(Settings, section="algorithm"):
     Args:
         epochs: passes of every organisation over its pairs.
         exchanges: rounds per epoch. Vectors cross once a round; the paper does not say how often.
-            With one, vectors that are pulled hard trade places with what they are pulled to, which
-            has moved as well, and do not meet.
+            With one, strongly pulled vectors swap places with their targets, which have moved as
+            well, and do not converge.
         model: form of the model. Dropout and spread are left open by the paper.
         training: local training. The optimiser (Adam) and the negatives are left open.
         beta: weight of the embedding loss.
         similarity: what the embedding loss of a step is a mean over, "all-common" pairs (eq. 4) or
             those of the items in the "batch", which takes less time and weighs pairs by how often
             their item is trained on.
-        margin: m, the distance of two vectors of an item from which on they are left alone.
+        margin: m, the distance below which two vectors of an item are not pulled together.
         start: of item vectors and layers, "independent" (paper) or "common" to all organisations,
             a function of the public seed.
 

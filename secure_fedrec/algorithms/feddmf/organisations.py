@@ -260,7 +260,7 @@ class DMFOrganisations:
         return held[1]
 
     def _start(self, client: int, streams: Streams) -> FloatArray:
-        """The flat vector that an organisation starts from."""
+        """The flat vector with which an organisation starts."""
         config, model = self.config.model, self._models[client]
         generator = streams.of(client).stream("dmf-start").generator(lane=1 + client)
         users = start_vectors(config, model.users, generator)

@@ -1,4 +1,4 @@
-"""FedDMF in service: organisations also give the vectors of the items that the others lack."""
+"""FedDMF for recommendation: organisations also give the vectors of items that the others lack."""
 
 from typing import Any
 
@@ -20,5 +20,5 @@ class ServedFedDMF(ExchangedFedDMF):
         return np.asarray(self.listed(sender))
 
     def public_knowledge(self) -> dict[str, Any]:
-        """As of ``ExchangedFedDMF``, under a name of its own."""
+        """As for ``ExchangedFedDMF``, with another name."""
         return {**super().public_knowledge(), "name": "feddmf-served"}

@@ -25,7 +25,7 @@ _AVERAGED: Final = RowTraits(rows="items", row_sets="others", form="other")
 
 
 class _OverASum(DMFOrganisations):
-    """Rows of common items into the block "items", whoever hides the sum."""
+    """Base class: rows of common items go into the block "items", which is summed."""
 
     @property
     def width(self) -> int:
@@ -57,10 +57,10 @@ class _OverASum(DMFOrganisations):
 
 
 class SummedFedDMF(_OverASum):
-    """FedDMF whose vectors meet in a sum; see the package.
+    """FedDMF with a sum of vectors; see the package.
 
     The public table is the sum of the last round, float64[m, d]; an organisation that was part of
-    it takes off its own vectors, which have not changed since.
+    it subtracts its own vectors, which have not changed since.
     """
 
     def blocks(self, n_rows: int = 0) -> tuple[BlockShape, ...]:
@@ -69,7 +69,7 @@ class SummedFedDMF(_OverASum):
         return (BlockShape(name=_ITEMS, kind=BlockKind.ITEMS, size=size, width=self.width),)
 
     def initial_public(self, n_rows: int, streams: Streams) -> PublicState:
-        """No sum yet: float64[m, d], zeros. In round 1 nothing is drawn towards anything."""
+        """No sum yet: float64[m, d], zeros. There are no targets in round 1."""
         return PublicState(round=0, table=np.zeros((self.data.n_items, self.width)))
 
     def initialise(self, vault: Vault, streams: Streams) -> None:
@@ -104,7 +104,7 @@ class SummedFedDMF(_OverASum):
     def _targets(
         self, client: int, state: TrainingState, public: PublicState, vault: Vault
     ) -> tuple[IntArray, FloatArray]:
-        """One target per common item: the sum less what this organisation put into it."""
+        """One target per common item: the sum minus this organisation's own vector."""
         common = self.common_of(client)
         others = public.table[common]
         places = self.places(client, common)
@@ -201,7 +201,7 @@ class AveragedDMF(_OverASum):
 
 
 def _nothing_below(others: FloatArray) -> FloatArray:
-    """A sum that is left by rounding only is not a vector of an organisation."""
+    """Sums no longer than this are rounding errors, not vectors of an organisation."""
     # Above the rounding of a ring with 10 binary digits, far below the length of a vector.
     least = 1e-2
     lengths = np.sqrt((others**2).sum(axis=1))

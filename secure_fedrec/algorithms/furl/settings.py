@@ -1,4 +1,4 @@
-"""Settings of FURL; to read them takes no PyTorch."""
+"""Settings of FURL, in a module that does not import PyTorch."""
 
 from dataclasses import field
 from typing import Annotated

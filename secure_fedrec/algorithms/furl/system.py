@@ -11,10 +11,10 @@ training left w_p^i, or from the default the first time:
 with c_i the client's number of training examples. Clients that sit a round out keep w_p^i.
 
 Weights travel inside the sum: a client uploads c_i d_i and c_i itself as one more value, so the
-server learns sum c_i d_i and sum c_i and nothing of one client, if uploads are protected. The ring
-must hold c_i d_i: ``ring.clip`` has to exceed the largest number of examples times the largest
-change of one parameter. Its default of 4096 leaves room for 400 examples and changes of 10; beyond,
-the encoding is refused with an ``EncodingError`` that names the setting.
+server learns only sum c_i d_i and sum c_i, if uploads are protected. The ring must hold c_i d_i:
+``ring.clip`` has to exceed the largest number of examples times the largest change of one
+parameter. Its default of 4096 leaves room for 400 examples and changes of 10; beyond, the encoding
+is refused with an ``EncodingError`` that names the setting.
 
 Federated Averaging of *all* parameters would scale the private step by z_i = c_i / sum c (eq. 6):
 
@@ -68,9 +68,9 @@ class FURL:
         config: hyper-parameters.
         private: patterns of the names of private parameters. None, and only None, makes every
             parameter federated: plain Federated Averaging, the paper's *Global FL*.
-        ring: of the run; needed by, and only by, the private rule "weighted". Its step is rounded
-            in the ring just as a sum would round it, so that it has the bits of Federated Averaging
-            of all parameters.
+        ring: ring of the run; required for the private rule "weighted" and only allowed with it.
+            Its step is rounded in the ring as a sum would be, so that it has the bits of Federated
+            Averaging of all parameters.
 
     Raises:
         ConfigError: the patterns leave no private or no federated parameter, or match nothing; the
@@ -115,7 +115,7 @@ class FURL:
         return PublicState(round=0, table=federated, extras=extras)
 
     def initialise(self, vault: Vault, streams: Streams) -> None:
-        """Give every client the default w_p; its own, where clients draw under secrets.
+        """Give every client the default w_p, or its own one if clients draw from secrets.
 
         Raises:
             ConfigError: a client has no training example, so c_i = 0.

@@ -1,7 +1,7 @@
 """Differentiated component aggregation (HPFL, Algorithm 2), inside one protected sum.
 
-Row k of the table speaks of attribute k: [KM_u[k], KM_v[k], RM[k]] and a weight. The global vector
-of an attribute is a mean over the clients that are good at it,
+Row k of the table belongs to attribute k: [KM_u[k], KM_v[k], RM[k]] and a weight. The global vector
+of an attribute is a mean over the clients that are accurate on it,
 
     c_k^g = sum_i delta(Acc_ki > p) I_ki Acc_ki c_ki / sum_i delta(Acc_ki > p) I_ki Acc_ki   (eq. 3)
 
@@ -11,8 +11,8 @@ attribute that no client sends keeps its old global vector (eq. 3 is 0 / 0 there
 
 The threshold p is a quantile of the accuracies of all clients on all their attributes. Clients add
 their histogram to the same sum, in rows behind those of the attributes; p of the next round is the
-largest number below the bucket that holds the quantile: delta asks for more than p, and all of that
-bucket shall pass, also accuracies on its lower edge. The server learns the summed histogram.
+largest number below the bucket that holds the quantile: since delta requires more than p, the whole
+bucket passes, including its lower edge. The server learns the summed histogram.
 """
 
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ from secure_fedrec.errors import ConfigError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HPFLTable:
-    """Where things lie in the shared table; public.
+    """The public layout of the shared table.
 
     Args:
         attributes: K.
@@ -123,7 +123,7 @@ def accuracy_threshold(histogram: FloatArray, quantile: float) -> float:
 
     Returns:
         The largest number below the bucket; 0 for the first bucket, for the quantile 0, and where
-        nothing was counted. What exceeds 0 is an accuracy with a weight in eq. 3.
+        nothing was counted. Accuracies above 0 have a weight in eq. 3.
     """
     total = float(histogram.sum())
     if total <= 0 or quantile == 0:  # p is used in the next round, where accuracies may be smaller

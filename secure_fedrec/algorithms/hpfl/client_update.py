@@ -1,6 +1,6 @@
 """A client's round of HPFL (Algorithm 3, ClientUpdate): update, train, judge, draft.
 
-Everything here happens on one client, with its own records; what leaves it is decided in ``hpfl``.
+Everything here happens on one client, with its own records; the uploads are made in ``upload``.
 """
 
 from dataclasses import dataclass, replace

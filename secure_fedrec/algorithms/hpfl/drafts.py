@@ -1,11 +1,11 @@
 """Drafts of private representations: cluster centres in the place of embeddings (HPFL, 4.2, 4.3).
 
-A client tells the centres of its users' and items' clusters instead of the embeddings themselves;
+A client sends the centres of its users' and items' clusters instead of the embeddings themselves;
 the server clusters all centres again: K-means, the number of clusters a share of the number of
-points. A draft is a mean of embeddings, and the mean of one member is that member:
-``least_members`` keeps the centres of smaller clusters at home. It counts the points that a centre
-is the mean of, so centres are formed here: K-means stops by tolerance, and the points it assigns
-last are not always those that its own centres are the means of.
+points. A draft is a mean of embeddings, and the mean of one member is its embedding:
+``least_members`` keeps the centres of smaller clusters at home. Its count must be of the points
+averaged in a centre, so centres are computed here: K-means stops by tolerance, and the points it
+assigns last are not always those that its own centres are the means of.
 """
 
 import warnings
@@ -41,10 +41,10 @@ def cluster_centres(
 ) -> FloatArray:
     """Centres of the clusters of some points.
 
-    There are never more clusters than distinct points: equal points (embeddings that no record has
-    moved from a common start) share one. Points are assigned to clusters in single precision, in
-    half the time; centres are means in double precision. Sums run on one thread, and those of the
-    centres in the order of the points, so equal arguments give equal bits.
+    There are never more clusters than distinct points: equal points (embeddings not moved from a
+    common start) share a cluster. Points are assigned to clusters in single precision, in half the
+    time; centres are means in double precision. Sums run on one thread, and those of the centres in
+    the order of the points, so equal arguments give equal bits.
 
     Args:
         points: float64[n, d].

@@ -11,9 +11,9 @@ of the public ones (a vector per attribute). A round, at client i:
 
 and at the server (Algorithm 2): the attribute vectors' weighted means (eq. 3), the clusters of all
 drafts. The sums of eq. 3, numerator and denominator, travel in one protected sum
-(``aggregation``); drafts travel in two bags, which show vectors and no owner.
+(``aggregation``); drafts are sent in two bags, which show vectors without owners.
 
-Readings of what the paper leaves open: HPFL-K ("only public components") federates the attribute
+Choices that the paper leaves open: HPFL-K ("only public components") federates the attribute
 vectors and no drafts, HPFL-R the drafts and no attribute vectors. I_k, the iterations on attribute
 k, are the epochs of the round times the training records of the attribute. The update needs a
 global model, which does not exist in round 1. HM is not named among the public parts and stays

@@ -1,4 +1,4 @@
-"""Fine-grained personalized update (HPFL, Algorithm 1): local knowledge meets the global model.
+"""Fine-grained personalized update (HPFL, Algorithm 1): blends local parts with the global model.
 
 What a client has learnt is kept in proportion to how accurate it is:
 
@@ -6,8 +6,8 @@ What a client has learnt is kept in proportion to how accurate it is:
     Emb_j <- Acc * Emb_j + (1 - Acc) * Emb_j^g                                         (eq. 2)
 
 with Acc the client's accuracy on each attribute, the dimension of an embedding being an attribute
-as well, and Emb_j^g the mean of the global centres, weighted by their distance from Emb_j. Eq. 2 is
-printed, and published as code, with *more* weight on farther centres; "nearer" turns that round.
+as well, and Emb_j^g the mean of the global centres, weighted by their distance from Emb_j. Eq. 2 as
+printed, and as published code, gives *more* weight to farther centres; "nearer" reverses that.
 """
 
 from typing import Final
@@ -19,8 +19,8 @@ from secure_fedrec.core.arrays import FloatArray
 CENTRE_WEIGHTS: Final = ("farther", "nearer")
 
 _BLOCK: Final = 1 << 20
-"""Distances at a time: few enough to stay in a processor's cache, many enough that reading the
-centres again for every block costs little."""
+"""Number of distances computed at a time: they fit in a processor's cache, and reading the centres
+for every block costs little."""
 
 
 def blend(local: FloatArray, shared: FloatArray, accuracies: FloatArray) -> FloatArray:

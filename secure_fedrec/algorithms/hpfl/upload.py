@@ -22,7 +22,7 @@ ITEM_DRAFTS: Final = "item-drafts"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """The values that decide delta of eq. 3 in a round.
+    """The values that determine delta of eq. 3 in a round.
 
     Args:
         threshold: p, by "quantile"; accuracies above it are admitted.

@@ -1,4 +1,4 @@
-"""Fed3CR: consensus-enhanced recommendation that heeds consistency and complementarity.
+"""Fed3CR: consensus-enhanced recommendation with consistency and complementarity losses.
 
 Client n keeps a vector u and an item table P_n, and shares the item table G and the generator phi:
 
@@ -6,10 +6,10 @@ Client n keeps a vector u and an item table P_n, and shares the item table G and
     W_n = phi([g; p]), d x d        Z = G W_n + P_n        score of item i: sigmoid(u . Z_i)
     loss = cross entropy + alpha L_con + beta L_com
 
-The formulas of the paper are not in its text as we have it; these follow its prose, and
-``fed3cr_consensus`` has those of L_con and L_com. It is the plug-in (``fed3cr_plugin``, with what
-phi tells of p) over a user vector. Rates are those of FedRAP, whose set-up the paper says it
-follows: it states none. That W_n starts near the identity is ours.
+Our copy of the paper lacks its formulas; these follow its prose, and ``fed3cr_consensus`` has those
+of L_con and L_com. It is the plug-in (``fed3cr_plugin``, which describes what phi reveals about p)
+over a user vector. Step sizes are those of FedRAP, whose set-up the paper follows; the paper does
+not state any. That W_n starts near the identity is our choice.
 """
 
 from dataclasses import field
@@ -92,13 +92,13 @@ class Fed3CR(Enhanced):
         self._start, self._user_rate = config.start, np.float32(config.learning_rate)
 
     def step(self, models: Models, batch: Batch, losses: FloatArray) -> None:
-        """As the plug-in's, but for the order of sums, in one compiled loop."""
+        """As the plug-in's step, except for the order of sums, in one compiled loop."""
         rates = Rates(self._rate, self._decay, self._generator_rate)
         step = _unified_steps if self.enhancement.unified else _steps
         step(models, batch, losses, _Course(self._form, rates, self._user_rate, self._of_thread()))
 
     def personal_start(self, streams: Streams) -> SingleArray:
-        """As the plug-in's, by the factor on all item tables."""
+        """As the plug-in's, times the factor on all item tables."""
         return self._start.items * super().personal_start(streams)
 
     def scores(self, models: Models, table: SingleArray) -> SingleArray:
@@ -123,7 +123,7 @@ class Fed3CR(Enhanced):
 
 
 class UserVector(Method[Fed3CRConfig]):
-    """The score: ``sigmoid(u . Z_i)``, whose vector and rows go down at once. ``own`` is u."""
+    """The score: ``sigmoid(u . Z_i)``, whose vector and rows take a step at once. ``own`` is u."""
 
     name = "user-vector"
 
@@ -134,14 +134,14 @@ class UserVector(Method[Fed3CRConfig]):
         return np.ascontiguousarray(start[:, :-1])
 
     def step(self, models: Models, batch: Batch, losses: FloatArray) -> None:
-        """Vector and rows of the examples, from where they were."""
+        """The step of vector and rows of the examples, from their old values."""
         config = self.config
         rates = np.float32(config.learning_rate), np.float32(config.item_learning_rate)
         _step(models, batch, *rates, losses)
 
 
 class _Course(NamedTuple):
-    """What is alike in all steps of a client.
+    """What all steps of a client have in common.
 
     Attributes:
         form: form of the loss and of the transfer.
@@ -193,7 +193,7 @@ def _unified_steps(models: Models, batch: Batch, losses: FloatArray, course: _Co
 def _move_tables(
     models: Models, batch: Batch, place: int, vector: SingleArray, phi: SingleArray, course: _Course
 ) -> float:
-    """A client's step but for its own vector; its loss. ``lines[PULL_U]`` gets the pull on that."""
+    """A client's step except its own vector, whose gradient goes to ``lines[PULL_U]``; its loss."""
     form, rates, _, work = course
     client, begin, end = batch.clients[place], batch.begin[place], batch.end[place]
     first, last = models.indptr[client], models.indptr[client + 1]
@@ -213,7 +213,7 @@ def _move_tables(
 
 @compiled_loop
 def _judge(scores: SingleArray, items: IntArray, labels: SingleArray) -> float:
-    """The mean loss of examples; ``scores[1]`` gets what pulls on the items' scores."""
+    """The mean loss of examples; ``scores[1]`` gets the gradient of the items' scores."""
     count = len(items)
     logits, errors = np.empty(count, dtype=np.float32), np.empty(count, dtype=np.float32)
     for example in range(count):
@@ -257,7 +257,7 @@ def descend(
     rate: np.float32,
     item_rate: np.float32,
 ) -> float:
-    """One step of a vector and of the rows of its examples; the mean loss before it."""
+    """One step of a vector and of the rows of its examples; returns the mean loss before it."""
     width = len(vector)
     vectors = vector.reshape(1, width)
     share = np.float32(1) / np.float32(len(rows))

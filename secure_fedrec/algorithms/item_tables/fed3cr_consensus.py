@@ -1,12 +1,11 @@
-"""Fed3CR's dense half of a local step, compiled: what the consensus costs beside the score.
+"""Fed3CR's dense half of a local step, compiled: the consensus, without the score.
 
 With G the client's copy of the global table, P its own, W = W_n and C = G W, a step on batch loss
-+ alpha L_con + beta L_com takes six products of m d^2: C, the correlation C^T P, its pull on both
-tables, and the way back to W and G. They run tile by tile, so that a tile stays in the cache, and a
++ alpha L_con + beta L_com takes six products of m d^2: C, the correlation C^T P, its gradient at
+both tables, and that at W and G. They run tile by tile, so that a tile stays in the cache, and a
 tile is small enough that a linear algebra library takes no threads for it (up to d = 512, where it
-is one row): a client's numbers are the same alone, in any batch and on any number of threads.
-Weighted sums over rows are products with a vector, tile by tile as well; all else is loops over
-rows.
+is one row): a client's numbers do not depend on its batch or on the number of threads. Weighted
+sums over rows are products with a vector, tile by tile as well; all else is loops over rows.
 
 The regularisers follow the paper's prose (eq. 15 to 18), with cosines and columns of length 1,
 without which gradient steps at the rates of the tables diverge:
@@ -44,7 +43,7 @@ W, CORRELATION, PULL_W, PULL_CORRELATION, PRODUCT, W_TURNED, PULL_TURNED = range
 
 
 class Asked(NamedTuple):
-    """What there is in a step beside the score.
+    """The parts of a step besides the score.
 
     Args:
         transfer: a matrix W; without it C is G.
@@ -198,11 +197,11 @@ def look(table: SingleArray, own: SingleArray, asked: Asked, work: Work) -> Sing
 
 @compiled_loop
 def consistency(alpha: np.float32, cosines: SingleArray) -> Any:
-    """Alpha L_con, its pulls on the cosines c and a times those, and the sums beside the centres.
+    """Alpha L_con, its gradients at the cosines c and a, and sums for the centres' gradients.
 
-    Row 0 and 1 of ``cosines`` become alpha dL / dc_i / |C_i| and alpha dL / da_i / |P_i|; what they
-    were goes to rows 2 and 3, times the same factors over the lengths. So the pull of the cosine of
-    x with centre z on x is ``row01 z / |z| - row23 x``.
+    Row 0 and 1 of ``cosines`` become alpha dL / dc_i / |C_i| and alpha dL / da_i / |P_i|; their old
+    values go to rows 2 and 3, times the same factors over the lengths. So the gradient at x of the
+    cosine of x and centre z is ``row01 z / |z| - row23 x``.
 
     Returns:
         alpha L_con.
@@ -236,7 +235,7 @@ def consistency(alpha: np.float32, cosines: SingleArray) -> Any:
 
 @compiled_loop
 def complementarity(beta: np.float32, squares: SingleArray, lines: SingleArray) -> Any:
-    """Beta L_com; its pull on the raw correlation, and on the columns' square lengths.
+    """Beta L_com; its gradient at the raw correlation and at the columns' square lengths.
 
     ``squares[PULL_CORRELATION]`` gets D with pulls P D^T on C and C D on P, and the lines of the
     square lengths the factors of the columns of C and P that are pulled on besides.
@@ -283,7 +282,7 @@ def _add_up(total: SingleArray, more: SingleArray) -> None:
 
 
 class _Pulls(NamedTuple):
-    """What pulls on the n rows of a tile of C or P, beside the other table's.
+    """Gradient at the n rows of a tile of C or P, without the part from the other table.
 
     Args:
         slopes: float32[n], of the rows' cosines.
@@ -325,7 +324,7 @@ def _move(found: _Pulls, rows: SingleArray, pulls: SingleArray, rate: np.float32
 def _pull_tile(
     common: SingleArray, own: SingleArray, first: int, asked: Asked, rate: np.float32, work: Work
 ) -> None:
-    """Pulls on the rows of one tile of C, in ``tiles[0]``; those of P move."""
+    """Gradients at the rows of one tile of C, in ``tiles[0]``; the rows of P are moved."""
     lines, count, width = work.lines, len(common), common.shape[1]
     pulls, own_pulls = work.tiles[0, :count], work.tiles[1, :count]
     if asked.complementary:
@@ -372,7 +371,7 @@ def pull(
     decay: np.float32,
     work: Work,
 ) -> None:
-    """Move both tables by all that pulls on their rows; sum up what pulls on W, the centres and u.
+    """Move the rows of both tables by their gradients; sum up those of W, the centres and u.
 
     ``lines[GW]`` and ``lines[UNIT_P]`` hold the directions, of length 1, of g W and of p.
     """

@@ -4,10 +4,10 @@
 
 Layer l maps ``sizes[l]`` to ``sizes[l + 1]`` values, relu between layers. The parameters lie in one
 vector, layer by layer: a row of weights per input, then the biases. So a step skips the rows of
-units that are silent, in both directions, which is half of the work: the last layer, ten times 2 d
-times d^2, is larger than many item tables.
+inactive units, in both directions, which is half of the work: the last layer, ten times 2 d times
+d^2, is larger than many item tables.
 
-A phi without inputs is one matrix W for all clients: a layer that consists of biases.
+A phi without inputs is one matrix W for all clients: a layer of biases only.
 """
 
 from collections.abc import Sequence
@@ -48,7 +48,7 @@ def generator_start(
 ) -> FloatArray:
     """Parameters under which W_n is near the identity: float64[P].
 
-    Weights and biases are uniform within 1 / sqrt(inputs) of 0, but for the last biases, which are
+    Weights and biases are uniform within 1 / sqrt(inputs) of 0, except the last biases, which are
     the identity; the last layer is divided by the scale of the matrix. So the first enhanced
     consensus is almost the consensus. ``spread`` is a factor on all that is drawn.
     """
@@ -98,7 +98,7 @@ def generate(phi: SingleArray, sizes: IntArray, units: SingleArray) -> None:
 def teach(
     phi: SingleArray, sizes: IntArray, units: SingleArray, pulls: SingleArray, rate: np.float32
 ) -> None:
-    """One step against the gradient: back through all layers, each moved once it has been read.
+    """One gradient step: backwards through all layers, each moved after it was read.
 
     Args:
         phi: float32[P], moved.

@@ -2,17 +2,19 @@
 
 The method below works on other rows than without the plug-in. Where it reads the item table, it is
 given the fused one, Z = G W_n + P_n; a method with a personal table of its own is given C = G W_n
-for the common one and P_n for its own. It takes its step on them as ever, and what the step moved
-is taken for what pulls on them:
+for the common one and P_n for its own. It takes its usual step on them, and the change divided by
+the step size is used as the gradient:
 
     pull on Z = (Z - Z') / rate    so on P_n; W_n^T of it on G; and G^T pull on W_n, so on phi
 
-and the consistency and complementarity of G W_n and P_n pull besides (``fed3cr_consensus``).
-Uploads are the changes of G, all rows, and of phi beside what the method below shares.
+and the gradients of the consistency and complementarity of G W_n and P_n are added
+(``fed3cr_consensus``). Uploads are the changes of G, all rows, and of phi beside what the method
+below shares.
 
 What phi tells: the change of its first layer's weights, divided by that of the layer's biases, is
 the input [g; p]. So an adversary that reads a single client's upload reads p, the mean of a
-personal table that never leaves the client. Sums over many clients hide it, names taken off do not.
+personal table that never leaves the client. Sums over many clients hide it; removing names does
+not.
 """
 
 from itertools import pairwise
@@ -60,18 +62,19 @@ class Enhancement(Settings, section="enhancement"):
     """What the plug-in adds; each of the paper's three parts can be left out.
 
     Args:
-        adaptive: whether phi makes a transfer matrix (ACE); else the consensus is used as it is.
+        adaptive: whether phi makes a transfer matrix (ACE); otherwise the consensus is used
+            unchanged.
         consistency: alpha, weight of L_con; 0 leaves it out.
         complementarity: beta, weight of L_com; 0 leaves it out.
         layers: layers of phi.
         factor: the paper's length scale coefficient.
         scale: what it scales: the "width" of phi's hidden layers, in d, or the transfer "matrix".
         generator_rate: step size of phi.
-        generator_scale: factor on what phi's parameters start from, but for the identity.
+        generator_scale: factor on the initial values of phi's parameters, except for the identity.
         personal_scale: factor on the start of the personal table, N(0, 1) before, over a method
             that has none of its own.
-        item_rate: step size of both item tables, for what the plug-in pulls; the unit of what the
-            method below pulls. By default the ``item_learning_rate`` of its settings.
+        item_rate: step size of both item tables for the plug-in's gradients, and the unit of those
+            of the method below. By default the ``item_learning_rate`` of its settings.
         weight_decay: pull of all rows of both tables to 0.
         transfer: what replaces ACE (Table IV): "adaptive" keeps ACE; one matrix W for all clients,
             learnt like the consensus, which maps the "consensus" alone, C = G W; or, "unified",
@@ -123,7 +126,7 @@ _EMPTY = np.empty(0, dtype=np.float32)
 
 
 class Enhanced:
-    """A method with the plug-in; see the module docstring. Behind its shared parameters lies phi.
+    """A method with the plug-in; see the module docstring. phi follows its shared parameters.
 
     Args:
         below: the method.
@@ -213,7 +216,8 @@ class Enhanced:
         return (self.enhancement.personal_scale * table).astype(np.float32)
 
     def step(self, models: Models, batch: Batch, losses: FloatArray) -> None:
-        """The step below between the two halves of the plug-in's, client after client."""
+        """The step of the method below, between the two halves of the plug-in's, client by
+        client."""
         for place, client in enumerate(batch.clients.tolist()):
             losses[client] = self._step(models, client, batch, place)
 
@@ -241,7 +245,7 @@ class Enhanced:
 
     @property
     def generator_size(self) -> int:
-        """How many of the shared parameters, the last ones, are phi's."""
+        """Number of the last shared parameters, which are phi's."""
         return self._generator
 
     def knowledge(self) -> dict[str, Any]:
@@ -310,7 +314,7 @@ class Enhanced:
         return int(models.shared.shape[1]) - self._generator
 
     def _view(self, models: Models, client: int, part: Part, count: int, work: Work) -> Models:
-        """What the method below takes for the model of a single client."""
+        """The method below's view of a single client's model."""
         positives = work.slots[part.positives]
         positives = positives[positives >= 0]
         return Models(

@@ -1,10 +1,10 @@
-"""One local step of Fed3CR around the step of whatever scores the fused rows; compiled.
+"""One local step of Fed3CR around the step of the method that scores the fused rows; compiled.
 
     enhance: prototypes -> W_n -> C = G W_n        settle: pulls on G, P_n and phi, all at once
 
-In between a method is shown rows of C and P_n (``fuse``), moves them, and what it moved is what it
-pulls (``displace``). Scores that are products with a vector u take neither: ``enhance`` gives them
-for all items, and what pulls on a score pulls along u on the rows of both tables.
+In between, a method gets rows of C and P_n (``fuse``) and moves them; their change gives its
+gradient (``displace``). Scores that are products with a vector u need neither: ``enhance`` gives
+them for all items, and the gradient at the rows of both tables is that at the score times u.
 """
 
 import math
@@ -134,7 +134,7 @@ def _asked(part: Part, form: Form) -> Asked:
 def fuse(
     common: SingleArray, own: SingleArray, rows: IntArray, whole: bool, split: bool, work: Work
 ) -> int:
-    """Copy out what a score reads: rows of C + P_n, or where ``split`` of both.
+    """Copy the rows that a score reads: of C + P_n or, if ``split``, of both.
 
     Args:
         common: float32[m, d], C.
@@ -174,7 +174,7 @@ def fuse(
 def displace(
     common: SingleArray, own: SingleArray, count: int, split: bool, rate: np.float32, work: Work
 ) -> None:
-    """From where a score's step has moved ``seen`` to what it pulls on rows of C and P_n."""
+    """Turn the change that a score's step made to ``seen`` into gradients at rows of C and P_n."""
     for slot in range(count):
         item = work.items[slot]
         for factor in range(common.shape[1]):
@@ -222,7 +222,7 @@ def settle(part: Part, form: Form, rates: Rates, work: Work) -> float:
 
 @compiled_loop
 def _teach(phi: SingleArray, form: Form, rate: np.float32, work: Work) -> None:
-    """Move phi; ``lines[PULL_P]`` and ``lines[PULL_GW]`` become what pulls on p and g."""
+    """Move phi; ``lines[PULL_P]`` and ``lines[PULL_GW]`` become the gradients at p and g."""
     lines, squares = work.lines, work.squares
     width, last = squares.shape[1], len(form.sizes) - 1
     for one in range(width):
@@ -240,7 +240,7 @@ def _teach(phi: SingleArray, form: Form, rate: np.float32, work: Work) -> None:
 
 @compiled_loop
 def _unit_length(line: SingleArray) -> np.float32:
-    """Bring a vector to length 1; returns what it was."""
+    """Normalise a vector to length 1; returns its old length."""
     square = np.float32(0)
     for value in line:
         square += value * value
@@ -252,7 +252,7 @@ def _unit_length(line: SingleArray) -> np.float32:
 
 @compiled_loop
 def _of_direction(direction: SingleArray, length: np.float32, gradient: SingleArray) -> None:
-    """From the sum of slopes times rows to the pull on the centre of their cosines, in place."""
+    """Turn a sum of slopes times rows into the gradient at the centre of cosines, in place."""
     along = np.float32(0)
     for factor in range(len(direction)):
         along += direction[factor] * gradient[factor]

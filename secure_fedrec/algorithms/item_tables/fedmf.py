@@ -4,9 +4,9 @@ A client's score of item i is ``sigmoid(u . V_i)``. A step goes down the slope o
 
     cross entropy + lambda/2 |u|^2 + lambda/2 |V_i|^2, i an item of the batch
 
-in u and in the rows of the batch's items at once. V starts from the mean, u stays with the client.
-Every value starts with a draw of its own: where all dimensions start alike they stay alike, and the
-model has rank 1.
+in u and in the rows of the batch's items at once. V starts a round from the mean, u stays with the
+client. Every value is drawn separately: dimensions that start equal stay equal, and the model would
+have rank 1.
 """
 
 from dataclasses import field
@@ -67,7 +67,7 @@ class FedMF(Method[FedMFConfig]):
         return start._replace(table=self.config.init_scale * start.table)
 
     def own(self, clients: IntArray, streams: Streams) -> SingleArray:
-        """User vectors, normal around 0, each client's of its own lane."""
+        """User vectors, normal around 0, each client's from its own lane."""
         stream, scale = streams.private("user-vectors"), self.config.init_scale
         return own_normal(stream, self.config.rank, clients, scale=scale)
 

@@ -1,8 +1,8 @@
 """FedNCF (Perifanis and Efraimidis 2022): shared item vectors and a shared network, private users.
 
-A client's score of item i is ``sigmoid(h . relu(W [u; V_i] + a) + c)``. V, W, a, h and c start from
-their means, the user vector u stays with the client. A step goes down the slope of the cross
-entropy in all of them at once.
+A client's score of item i is ``sigmoid(h . relu(W [u; V_i] + a) + c)``. V, W, a, h and c start a
+round from their means, the user vector u stays with the client. A step goes down the slope of the
+cross entropy in all of them at once.
 """
 
 from dataclasses import field
@@ -82,7 +82,7 @@ class FedNCF(Method[FedNCFConfig]):
         return Start(config.init_scale * table, layers)
 
     def own(self, clients: IntArray, streams: Streams) -> SingleArray:
-        """User vectors, normal around 0, each client's of its own lane."""
+        """User vectors, normal around 0, each client's from its own lane."""
         stream, scale = streams.private("user-vectors"), self.config.init_scale
         return own_normal(stream, self.config.rank, clients, scale=scale)
 

@@ -1,4 +1,4 @@
-"""GPFedRec (Zhang et al., KDD 2024): a graph of clients, and an item table from one's neighbours.
+"""GPFedRec (Zhang et al., KDD 2024): a graph of clients, whose item tables come from neighbours.
 
 The server compares the clients' item tables by the cosine of all their values; clients are
 neighbours where that is at least ``neighbourhood`` times the mean over all pairs. A client is given
@@ -45,7 +45,7 @@ class GPFedRec(PFedRec):
         _pull_back(models, batch, np.float32(self.config.regularization))
 
     def mix(self, tables: FloatArray, own: FloatArray) -> FloatArray:
-        """Mean tables of neighbours, in their place: float64[B, m, d]."""
+        """Mean tables of neighbours, written over the tables: float64[B, m, d]."""
         alike = np.zeros((len(tables), len(tables)))
         for part in parts_of_tables(tables):
             single = part.astype(np.float32)  # in the clients' precision

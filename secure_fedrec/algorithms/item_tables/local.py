@@ -1,4 +1,4 @@
-"""What clients of the item-table family train, side by side, and the arithmetic of their loops.
+"""Models of the item-table family in training, and the arithmetic of their loops.
 
 A method trains one client's model at a time, in single precision. ``Models`` holds those of a batch
 in columns; a client's part of every column is its own, and its result a function of that alone.
@@ -18,7 +18,8 @@ SingleArray: TypeAlias = npt.NDArray[np.float32]
 """Reals of a model on a client."""
 
 StepSize: TypeAlias = Annotated[float, Within(least=2.0**-24)]
-"""Methods divide by it in single precision, where the least factor on it must not make it 0."""
+"""A step size by which methods divide in single precision, so the smallest factor must not make it
+0."""
 
 
 class ItemTableTraining(Settings, section="local"):
@@ -30,7 +31,7 @@ class ItemTableTraining(Settings, section="local"):
         negatives: items drawn for every positive, anew in every round.
         decay: factor on all step sizes after every round.
         batch_decay: factor on a client's step sizes after each of its steps; every round starts
-            with whole ones.
+            with the full step sizes.
         tolerance: a client stops after an epoch in which its mean loss, of all steps so far,
             changed by less than this share of it; 0 never stops.
 
@@ -147,9 +148,10 @@ def tails(logits: SingleArray, out: SingleArray, scratch: IndexArray) -> None:
 
 @compiled_loop
 def cross_entropy(logits: SingleArray, tails: SingleArray, labels: SingleArray) -> float:
-    """Sum of what ``logistic`` gives first, by ``tails`` of the logits.
+    """Sum of the cross entropies of ``logistic``, by ``tails`` of the logits.
 
-    Logarithms are of products of so few terms of 1 to 2 that none leaves the range of a double.
+    Logarithms are taken of products of terms from 1 to 2, few enough to stay in the range of a
+    double.
     """
     total, product = 0.0, 1.0
     for place in range(len(logits)):

@@ -1,4 +1,4 @@
-"""The seam of the family: what the file of a method has to supply; all else is ``trainer``'s."""
+"""The interface of a method in the family; the rest is in ``trainer``."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict
@@ -27,7 +27,7 @@ PERSONAL = "personal_item_table"
 
 
 class MethodConfig(Protocol):
-    """Settings that every method has, beside its own; a ``Settings`` of section "algorithm"."""
+    """Settings that every method has; a ``Settings`` of section "algorithm"."""
 
     @property
     def rank(self) -> int:
@@ -81,11 +81,11 @@ class ItemTableMethod(Protocol):
 
     @property
     def dense(self) -> bool:
-        """Whether a step changes any row of the table; else only rows of its examples."""
+        """Whether a step changes all rows of the table; otherwise only rows of its examples."""
 
     @property
     def personal(self) -> bool:
-        """Whether clients keep a table of their own over all items; it takes a dense method."""
+        """Whether clients keep a personal table over all items; this requires a dense method."""
 
     def start(self, streams: Streams) -> Start:
         """Public state before round 1."""
@@ -121,7 +121,7 @@ class ItemTableMethod(Protocol):
 def placed(
     shapes: Mapping[str, Sequence[int]], *, first: int = 0, **others: Any
 ) -> list[dict[str, Any]]:
-    """Parameters of these names and shapes, one behind the other, as public knowledge has them.
+    """Parameters with these names and shapes, one after the other, in the form of public knowledge.
 
     Args:
         shapes: by name, in order; a layer has NAME.weight (outputs x inputs) and NAME.bias.
@@ -171,7 +171,7 @@ class Method(Generic[ConfigT]):
         self.n_items = n_items
 
     def start(self, streams: Streams) -> Start:
-        """The item table from N(0, 1), by the settings' factor, and nothing beside it."""
+        """The item table from N(0, 1), times the settings' factor, without further parameters."""
         table = normal(streams.stream("item-table"), (self.n_items, self.config.rank))
         return Start(self.scales.items * table, np.empty(0))
 
@@ -180,14 +180,14 @@ class Method(Generic[ConfigT]):
         return products(models, table)
 
     def personal_start(self, streams: Streams) -> SingleArray:
-        """N(0, 1), by the same factor."""
+        """N(0, 1), times the same factor."""
         stream = streams.stream("personal-item-table")
         table = normal(stream, (self.n_items, self.config.rank))
         return (self.scales.items * table).astype(np.float32)
 
     @property
     def scales(self) -> ItemTableStart:
-        """Factors on where it starts; 1 where the settings have none, or factors of their own."""
+        """Factors on the initial values; 1 if the settings have none, or other factors."""
         scales: ItemTableStart = getattr(self.config, "start", ItemTableStart())
         return scales
 

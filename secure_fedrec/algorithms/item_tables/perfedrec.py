@@ -1,9 +1,9 @@
-"""PerFedRec (Luo et al., CIKM 2022): tables of the federation, of one's cluster and one's own.
+"""PerFedRec (Luo et al., CIKM 2022): mixes the tables of all, of the cluster and its own.
 
-The server clusters clients by the vectors that they keep beside the item table, which they have to
-give out, and sends each a mixture: ``of_all`` of the mean table, ``of_cluster`` of its cluster's
-mean, and the rest of its own. Local training is FedMF's. What is left out: the graph network that
-refines the vectors from neighbours and public attributes of users, which our data do not have.
+The server clusters clients by their private vectors, which they have to send, and sends each a
+mixture: ``of_all`` of the mean table, ``of_cluster`` of its cluster's mean, and the rest of its
+own. Local training is FedMF's. Left out is the graph network that refines the vectors from
+neighbours and public attributes of users, which our data lack.
 """
 
 import numpy as np
@@ -45,7 +45,7 @@ class PerFedRec(FedMF):
     config: PerFedRecConfig
 
     def mix(self, tables: FloatArray, own: FloatArray) -> FloatArray:
-        """Mixtures of mean, cluster and own tables, in the own ones' place: float64[B, m, d]."""
+        """Mixtures of mean, cluster and own tables, written over the own ones: float64[B, m, d]."""
         config = self.config
         labels = np.empty(0, dtype=np.int64)  # empty where no cluster tables are mixed in
         if config.of_cluster > 0:
@@ -63,8 +63,8 @@ class PerFedRec(FedMF):
 def clusters_of(vectors: FloatArray, count: int) -> IntArray:
     """Lloyd's algorithm, no randomness: int64[B].
 
-    Its centres begin at the first vector, that of the lowest client, and each at the one that is
-    farthest from those before.
+    The first centre begins at the vector of the lowest client, each further one at the vector
+    farthest from the previous centres.
     """
     centres = vectors[:1]
     while len(centres) < count:

@@ -1,10 +1,10 @@
 """PFedRec (Zhang et al., IJCAI 2023): a score function for every client over one item table.
 
-A client's score of item i is ``sigmoid(w . E_i + b)``. A step goes down twice on the same batch:
-first (w, b), with E fixed, by ``learning_rate``; then E, with the new (w, b), by
-``item_learning_rate``, which counts the items, for the mean over a batch makes the slope of a row
-small. (w, b) stays with the client from round to round, E starts from the mean; b is uploaded
-beside E, as in the paper's system, and averaged, though the mean is not used.
+A client's score of item i is ``sigmoid(w . E_i + b)``. A step moves twice on the same batch: first
+(w, b), with E fixed, by ``learning_rate``; then E, with the new (w, b), by ``item_learning_rate``,
+which grows with the number of items, since the mean over a batch makes the slope of a row small.
+(w, b) stays with the client from round to round, E starts from the mean; b is uploaded beside E, as
+in the paper's system, and averaged, though the mean is not used.
 """
 
 from dataclasses import field

@@ -1,13 +1,13 @@
-"""Servers of the family that compare single clients: each client gets an item table of its own.
+"""Servers of the family that compare single clients, and send each client its own item table.
 
-A client gives out its trained vectors one by one, under its number, in a bag: (n / clients,
+A client sends its trained vectors one by one, with its number, in a bag: (n / clients,
 item / items, row), and (n / clients, -1 / items, what it keeps to itself). The server puts the
-tables together again and mixes them, as the method says, into one table per client, which that
-client alone is sent (``Addressed``) and starts the next round from. The mean of all tables is
-public as ever.
+tables together again and mixes them, as the method says, into one table per client, which is sent
+to that client alone (``Addressed``) and with which it starts the next round. The mean of all tables
+is still public.
 
-So the server has to read every client's table. A sum says nothing here, and a vector without its
-owner is of no use: stacks that hide either are refused (``reads_singles``).
+So the server has to read every client's table. A sum or a vector without its owner is useless here:
+stacks that hide either are refused (``reads_singles``).
 """
 
 from collections.abc import Iterator, Mapping
@@ -44,7 +44,7 @@ class MixingMethod(ItemTableMethod, Protocol):
 
         Args:
             tables: float64[B, m, d], as the clients of the round trained them; written over.
-            own: float64[B, q], what they keep to themselves beside.
+            own: float64[B, q], their private vectors.
         """
 
 
@@ -108,7 +108,7 @@ class SingleTables(ItemTables):
         return replace(after, extras={**after.extras, **extras})
 
     def _put_together(self, vectors: FloatArray) -> tuple[IntArray, FloatArray]:
-        """Clients, ascending, and what each has given out: float64[B, m + 1, 2 + width].
+        """Clients, ascending, and what each has sent: float64[B, m + 1, 2 + width].
 
         Raises:
             ProtocolError: a vector is missing or there twice, or the ring is too coarse to tell
@@ -134,12 +134,12 @@ class SingleTables(ItemTables):
         return who, vectors.reshape(-1, each, width)
 
     def addressed(self, public: PublicState) -> Mapping[str, IntArray]:
-        """Every client's table, to it."""
+        """Every client's table is sent to that client."""
         names = {f"{_OF}{client}": np.array([client]) for client in range(self._n_clients)}
         return {name: names[name] for name in public.extras if name in names}
 
     def _models(self, clients: IntArray, public: PublicState, *more: Any) -> Models:
-        """As of ``ItemTables``, each client with its own table, which it is held to."""
+        """As for ``ItemTables``, with each client's own table, to which it is regularised."""
         models = super()._models(clients, public, *more)
         for place, client in enumerate(clients.tolist()):
             given = public.extras.get(f"{_OF}{client}")
@@ -163,7 +163,7 @@ class SingleTables(ItemTables):
 
 
 def _packed(found: FloatArray, width: int) -> FloatArray:
-    """The tables of what clients gave out, side by side where those lay: float64[B, m, width]."""
+    """The tables that clients sent, compacted in place: float64[B, m, width]."""
     size, each, _ = found.shape
     memory = found.reshape(-1)
     for place in range(size):  # ascending: does not overwrite a table not yet moved

@@ -1,4 +1,4 @@
-"""Where parameters start: the distributions that the systems of the family draw from."""
+"""Initial values: the distributions from which the systems of the family draw."""
 
 import math
 
@@ -30,8 +30,8 @@ def own_linear(
 ) -> SingleArray:
     """A linear layer of one output for each client, times ``scale``: float32[B, inputs + 1].
 
-    All have the same, as published, unless they draw under secrets: a start that the server knew
-    would leave nothing of a first upload unknown to it but the ratings.
+    All are equal, as published, unless clients draw from secrets: if the server knew the start,
+    only the ratings of a first upload would be unknown to it.
     """
     if streams.keyed:
         reals = _uniform(streams.private(name), (len(clients), inputs + 1), clients)
@@ -41,7 +41,7 @@ def own_linear(
 
 
 def own_normal(stream: Stream, width: int, clients: IntArray, *, scale: float) -> SingleArray:
-    """N(0, scale^2), each client's of a lane of its own: float32[B, width]."""
+    """N(0, scale^2), each client's from its own lane: float32[B, width]."""
     return (scale * normal(stream, (len(clients), width), clients)).astype(np.float32)
 
 

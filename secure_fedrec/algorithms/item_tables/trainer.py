@@ -1,12 +1,12 @@
 """The item-table family: one trainer, and a method per file.
 
 Server and clients share an item table C (and, in some methods, further parameters); clients keep
-the rest of their model to themselves. In round t every client u that takes part
+the rest of their model. In round t every client u that takes part
 
 1. draws negatives for its training items, anew,
 2. copies C and trains its model by steps of gradient descent, epoch after epoch,
 3. measures the model as it is now, and keeps its private part,
-4. gives out the change of its copy: row i is C_u,i - C_i; so with the further parameters,
+4. sends the change of its copy, in row i C_u,i - C_i, and likewise that of the further parameters,
 
 and the server adds the mean change: C <- C + sum_u (C_u - C) / participants. Clients weigh the
 same, however many items they have; how many there are is one more value of the same sum.
@@ -290,7 +290,7 @@ class ItemTables:
         )
 
     def _require(self, public: PublicState) -> None:
-        """Refuse what compiled loops would read and write beyond.
+        """Refuse shapes with which compiled loops would access memory out of bounds.
 
         Raises:
             ConfigError: the shared table, or the further parameters, have another shape.

@@ -81,7 +81,7 @@ def train(
 
 
 def diverged(method: ItemTableMethod, round_: int, client: int, what: str) -> DivergedError:
-    """The error for a client whose training has left the range of numbers."""
+    """The error for a client whose training overflowed."""
     problem = (
         f"round {round_}: the {what} of client {client} is not a number; "
         "lower a step size, or a factor of the loss"
@@ -97,7 +97,7 @@ def _side_by_side(work: Callable[[IntArray], IntArray], parts: Sequence[IntArray
 
 
 class _Plan(NamedTuple):
-    """How a round's training goes, as ``ItemTableTraining`` says."""
+    """The course of a round's training, by ``ItemTableTraining``."""
 
     epochs: int
     size: int
@@ -109,7 +109,7 @@ _EPOCH, _FIRST, _ACTIVE, _TAKING, _BAD = range(5)
 
 
 class _Course(NamedTuple):
-    """How far clients are in the training of a round; k of them train at a time.
+    """The progress of clients in the training of a round; k of them train at a time.
 
     Args:
         progress: int64[5], the epoch, from -1; the first example of the step within an epoch; how
@@ -136,7 +136,8 @@ class _Course(NamedTuple):
 
     @classmethod
     def of(cls, size: int, turn: int, factor: float) -> "_Course":
-        """Of a batch of ``size`` clients, at most ``turn`` at a time; ``factor`` is the first."""
+        """For a batch of ``size`` clients, at most ``turn`` at a time, with the initial
+        ``factor``."""
         return cls(
             progress=np.empty(5, dtype=np.int64),
             rates=np.empty(turn, dtype=np.float32),
@@ -178,7 +179,7 @@ def _train_some(
 
 @compiled_loop
 def _advance(course: _Course, plan: _Plan, examples: LocalExamples, losses: FloatArray) -> int:
-    """Book the step that was taken and set up the next; how many clients take it, 0 at the end."""
+    """Record a step and prepare the next; returns how many clients take it, 0 at the end."""
     progress, taking, size, indptr = course.progress, course.taking, plan.size, examples.indptr
     first, count = progress[_FIRST] + size, 0
     for turn in range(progress[_TAKING]):
@@ -205,7 +206,7 @@ def _advance(course: _Course, plan: _Plan, examples: LocalExamples, losses: Floa
 
 @compiled_loop
 def _next_epoch(course: _Course, plan: _Plan, indptr: IntArray) -> int:
-    """Leave out who has settled; how many clients train on."""
+    """Leave out clients that have converged; returns how many continue."""
     progress, active, last, count = course.progress, course.active, course.last, 0
     for turn in range(progress[_ACTIVE]):
         place = active[turn]

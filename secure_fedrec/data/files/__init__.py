@@ -1,11 +1,12 @@
 """Rating tables from arbitrary files: text in columns, lists or JSON, packed or not, and Parquet.
 
-A file goes one way: ``source`` opens it, ``columns`` (or ``lists``, ``jsonlines``, ``parquet``)
-reads its columns, ``ids``, ``times`` and ``values`` make of their texts what a table holds,
-``faults`` explains, line by line, why a file is not a table, and ``table`` puts them together.
-``settings`` says how a file is to be read, ``shape`` finds out how its lines are made. Settings
-that are not stated are taken by ``guess`` from names (``kinds``) and from the content of columns
-(``contents``); ``doubts`` asks what ratings are, and ``describe`` summarises a file.
+The steps of reading a file: ``source`` opens it, ``columns`` (or ``lists``, ``jsonlines``,
+``parquet``) reads its columns, ``ids``, ``times`` and ``values`` convert their texts to the values
+of a table, ``faults`` explains, line by line, why a file is not a table, and ``table`` puts them
+together. ``settings`` says how a file is to be read, ``shape`` finds out how its lines are made.
+Settings that are not stated are taken by ``guess`` from names (``kinds``) and from the content of
+columns (``contents``); ``doubts`` raises questions about ratings, and ``describe`` summarises a
+file.
 """
 
 from secure_fedrec.data.files.settings import AttributesFile as AttributesFile

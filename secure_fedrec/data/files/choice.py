@@ -1,4 +1,4 @@
-"""Which column of a header is of a role, where names say so of several, or mislead."""
+"""Chooses the column of a role, if several names suggest it or names mislead."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,16 +11,16 @@ from secure_fedrec.data.files.settings import TextFile
 from secure_fedrec.errors import DataError
 
 _NAMED: Final = 8
-"""Most columns that an answer names."""
+"""Most columns that a question names."""
 
 
 class _Fitting(NamedTuple):
-    """A column that may be of a role by its name and by what stands in it.
+    """A column that may have a role by its name and its contents.
 
     Attributes:
         name: its.
-        level: how likely it is, less being likelier: ratings before flags, flags that are all alike
-            last, then by name.
+        level: sort key, the likeliest first: ratings before flags, constant flags last, then by
+            name.
     """
 
     name: str
@@ -30,14 +30,15 @@ class _Fitting(NamedTuple):
 def choose(
     path: Path, file: TextFile, what: str, free: Sequence[str], columns: Mapping[str, Contents]
 ) -> tuple[str | None, list[str]]:
-    """The column of a role, and the decisions made with it that a user may not expect.
+    """The column of a role, and decisions about it that a user may not expect.
 
     Args:
         path: the file.
         file: its settings.
         what: the role.
-        free: names of the columns that are of no other.
-        columns: the first rows, by name.
+        free: names of the columns without another role.
+        columns: the first rows, by
+        name.
 
     Raises:
         DataError: several may be it and none is clearly better; or the only one is unlikely.
@@ -86,14 +87,14 @@ def choose(
 
 
 def _alike(what: str, one: Contents, other: Contents) -> bool:
-    """Whether either of two columns serves."""
+    """Whether it does not matter which of two columns is used."""
     if what == "time":
         return one.same_order(other)
     return what != "rating" and one.same_as(other)
 
 
 def _before(likely: Sequence[tuple[str, Kind, int]], fitting: Sequence[_Fitting]) -> list[str]:
-    """The names that mislead, ahead of the first that does not."""
+    """The misleading names before the first that does not mislead."""
     names, kept = [name for name, *_ in likely], {each.name for each in fitting}
     end = names.index(fitting[0].name) if fitting else len(names)
     return [name for name in names[:end] if name not in kept]
@@ -106,7 +107,7 @@ def _require_clear(
     likely: Sequence[tuple[str, Kind, int]],
     columns: Mapping[str, Contents],
 ) -> None:
-    """Refuse a role that names speak of and contents do not.
+    """Refuse a role that names suggest and contents contradict.
 
     Raises:
         DataError: there is one.

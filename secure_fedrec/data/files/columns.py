@@ -1,7 +1,7 @@
-"""The fast pass over a text file: its columns, or that it is not sound.
+"""The fast pass over a text file: returns its columns, or finds that it is unsound.
 
 The bytes are cut into blocks of whole lines, and each block is proven: text of its encoding, no
-line too long, the same number of columns in every line. Proven files are tokenised by pandas. A
+line too long, the same number of columns in every line. Files that pass are tokenised by pandas. A
 block that cannot be proven, and whatever pandas refuses, is left to ``faults`` to explain, and so
 is every file with quotes, sound or not. So row i is on line ``first_line + i``, whatever happens.
 """
@@ -247,11 +247,11 @@ def _tokenised(path: Path, blocks: "_Blocks", shape: Shape, clock: Clock) -> Col
 
 
 class _Unsound(Exception):  # noqa: N818 - explained by another pass, not raised to users
-    """A block is not what every block must be."""
+    """A block fails a check."""
 
 
 class _Blocks(io.TextIOBase):
-    """A file for pandas: text of whole lines, each block proven before it is handed out.
+    """A file object for pandas: text of whole lines; each block is checked before it is returned.
 
     Attributes:
         rows: lines so far, without the header.
@@ -265,7 +265,7 @@ class _Blocks(io.TextIOBase):
         self.rows, self.quoted = 0, False
 
     def read(self, size: int = -1) -> str:  # type: ignore[override]
-        """At most so many signs; none at the end."""
+        """At most so many characters; empty at the end."""
         while self._place >= len(self._text):
             self._text, self._place = next(self._texts, ""), 0
             if not self._text:
@@ -288,8 +288,7 @@ class _Blocks(io.TextIOBase):
     def _block(self, raw: bytes) -> bytes:
         """A block with Unix line ends and a separator of one sign.
 
-        Raises:
-            _Unsound: it is not what every block must be.
+        Raises: _Unsound: it fails a check.
         """
         separator, delimiter = self._shape.separator.encode(), self._shape.delimiter.encode()
         block = raw.replace(b"\r\n", b"\n")

@@ -53,12 +53,12 @@ class Contents:
 
     @cached_property
     def short(self) -> bool:
-        """Whether there are too few rows to tell more than what each holds."""
+        """Whether there are too few rows to judge the column as a whole."""
         return len(self.written) < _MANY
 
     @cached_property
     def constant(self) -> bool:
-        """Whether all of many are alike."""
+        """Whether many values are all equal."""
         return not self.short and len(set(self.written)) == 1
 
     @cached_property
@@ -88,14 +88,14 @@ class Contents:
 
     @cached_property
     def few(self) -> bool:
-        """Whether a handful of values take turns, as ratings and categories do."""
+        """Whether a few values repeat, as ratings and categories do."""
         different = len(set(self.written))
         turns = sum(before != after for before, after in pairwise(self.written))
         return len(self.written) >= _SEEN and different <= _MANY and turns > 3 * different
 
     @cached_property
     def flags(self) -> bool:
-        """Whether there is nothing but 0 and 1, -1 and 1, or True and False."""
+        """Whether all values are 0 and 1, -1 and 1, or True and False."""
         return self.numbers is not None and set(self.numbers) <= {-1.0, 0.0, 1.0}
 
     @cached_property
@@ -104,7 +104,7 @@ class Contents:
         return not self.short and len(set(self.written)) > 0.9 * len(self.written)
 
     def same_as(self, other: "Contents") -> bool:
-        """Whether another column tells the same rows apart, so that either serves."""
+        """Whether another column distinguishes the same rows, so that either can be used."""
         pairs = len(set(zip(self.texts, other.texts, strict=True)))
         alike = len(set(self.texts)) == len(set(other.texts)) == pairs
         return alike and not self.unique
@@ -132,7 +132,7 @@ class Contents:
 
 
 class Unlikely(NamedTuple):
-    """Why a column holds no clients and no items, as far as it shows.
+    """Why a column probably does not hold clients or items.
 
     Attributes:
         reason: as a clause.

@@ -14,9 +14,10 @@ _WORDS: Final = {
     for word in words
 }
 _FINEST: Final = 1000
-"""Most parts of 1 that a level is taken for: thirds, tenths, hundredths."""
+"""Largest denominator of a level, which may be in thirds, tenths or hundredths."""
 _NOISE: Final = Fraction(1, 10**9)
-"""0.66666666666666663 is 2/3, and 3.3000000000000003 is 3.3; of a value below 1, its part."""
+"""Tolerance by which 0.66666666666666663 is 2/3 and 3.3000000000000003 is 3.3; relative for values
+below 1."""
 
 
 def plain(text: str) -> str:
@@ -27,8 +28,8 @@ def plain(text: str) -> str:
 def number_of(text: str) -> Fraction | None:
     """The number that a text is; None where it is not a plain decimal one.
 
-    What is within 1e-9, and 1e-9 of itself, of a fraction with a denominator of up to 1,000, or of
-    what 32 bits hold of it, is that fraction; True and yes are 1, False and no are 0.
+    A value within 1e-9, absolute and relative, of a fraction with a denominator of up to 1,000, or
+    of its float32, becomes that fraction; True and yes are 1, False and no are 0.
     """
     text = plain(text.strip())
     if _DECIMAL.fullmatch(text) is None:
@@ -40,5 +41,5 @@ def number_of(text: str) -> Fraction | None:
 
 
 def _single(value: Fraction) -> Fraction:
-    """A value as 32 bits hold it."""
+    """A value rounded to float32."""
     return Fraction(struct.unpack("f", struct.pack("f", value))[0])

@@ -1,4 +1,4 @@
-"""The content of a file of ratings, before it is stated how to read it."""
+"""Describes the content of a file of ratings before settings for it exist."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -31,7 +31,7 @@ FILTERS: Final = (
     {"min_ratings": 5, "min_raters": 5},
     {"min_ratings": 10, "min_raters": 10},
 )
-"""What is usually left out."""
+"""The usual filters and their effect."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,17 +57,17 @@ class Seen:
         file: settings that read it.
         names: names of its columns; None without a header.
         width: number of its columns.
-        rows: how many count, one way or the other.
+        rows: how many are used.
         left_out: how many do not, because something is missing in them.
-        repeated: rows whose pair has a row before.
+        repeated: rows whose pair occurs in an earlier row.
         levels: how often each rating occurs, ascending; None without ratings.
         scale: scale of the ratings; None if they are on none.
-        remark: why not, and what is made of them.
+        remark: why not, and how they are read.
         doubt: the refusal to decide what they are; None where that is clear.
         taken: other decisions that were not stated and that a user may not expect, as clauses.
-        table: what the settings make of it.
+        table: the table that these settings read.
         tied: clients with several ratings at their latest time; None without times.
-        left: what the usual filters leave.
+        left: the result of the usual filters.
     """
 
     file: RatingsFile
@@ -87,7 +87,7 @@ class Seen:
 
     @property
     def unused(self) -> tuple[Column, ...]:
-        """Columns that nothing is read from, by name or, without a header, by number."""
+        """Columns that are not read, by name or, without a header, by number."""
         if self.file.layout == "lists":
             return ()
         used = {getattr(self.file, what) for what in ROLES}
@@ -139,9 +139,9 @@ def look_at(path: Path, told: Mapping[str, Any] = MappingProxyType({})) -> Seen:
 def _scaled(
     file: RatingsFile, columns: Columns, names: Sequence[str] | None
 ) -> tuple[RatingsFile, dict[float, int] | None, str, DataError | None]:
-    """Settings that say what the ratings are, how often each occurs, why they are on no scale.
+    """Settings for the ratings, how often each occurs, and why they are not on a scale.
 
-    Last comes the doubt, where values do not decide it and the column is not a count by its name.
+    The last value is the question, if values do not decide it and the name does not say counts.
     """
     if file.rating is None:
         return file, None, "no column of ratings: every row is an interaction", None

@@ -1,4 +1,4 @@
-"""What ratings are where values leave that open: codes for "not rated", counts, a mistake."""
+"""Questions about ratings with unclear values: codes for "not rated", counts, or mistakes."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -21,16 +21,16 @@ _FAR: Final = 2.5
 """Distance from all other values, in steps, from which a value counts as an outlier."""
 
 _LARGEST: Final = 1000
-"""Above it numbers are rather counts, years or ids than ratings."""
+"""Numbers above this are more likely counts, years or ids than ratings."""
 
 _STRAY: Final = 0.01
-"""Largest share of the rows that may be astray on both sides of a scale."""
+"""Largest share of the rows that may be outliers on both sides of a scale."""
 
 
 def doubt_of(
     columns: Columns, exact: Sequence[Fraction], levels: Mapping[float, int]
 ) -> DataError | None:
-    """The refusal to decide what the ratings of a file are; None where their values do.
+    """The question what the ratings of a file are; None if their values decide it.
 
     Args:
         columns: columns of the file.
@@ -71,7 +71,7 @@ def _no_scale(columns: Columns, ordered: Sequence[Fraction]) -> DataError | None
 
 
 def _far_off(value: Fraction, rest: Sequence[Fraction]) -> bool:
-    """Whether a value is as far from many others as all of these lie apart, and no count."""
+    """Whether a value is farther from many others than their whole range, and is not a count."""
     away = min(abs(value - rest[0]), abs(value - rest[-1]))
     small = max(abs(rest[0]), abs(rest[-1])) <= _LARGEST
     return small and len(rest) > _SEVERAL and away > rest[-1] - rest[0]
@@ -92,7 +92,7 @@ def _asked_of(
     strays: Sequence[Fraction],
     rest: Sequence[Fraction],
 ) -> DataError:
-    """The question what values at the ends are, with the first row of one."""
+    """The question what the values at the ends are, with the first row of one."""
     count, rows = sum(levels[float(value)] for value in strays), sum(levels.values())
     advice = columns.file.advice("missing_values", json.dumps([_short(each) for each in strays]))
     if _no_scale(columns, rest) is not None:
@@ -107,7 +107,7 @@ def _asked_of(
 
 
 def _answers(columns: Columns, ordered: Sequence[Fraction]) -> str:
-    """What says that values are ratings, or counts."""
+    """The options that say that values are ratings, or counts."""
     least = next((value for value in ordered if value > 0), ordered[-1])
     counts = columns.file.advice("positive_from", _short(least))
     numbers = ""

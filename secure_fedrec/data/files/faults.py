@@ -1,7 +1,7 @@
 """The slow pass over a text file: what is wrong with it, at which line and in which column.
 
-A file is read fast by ``columns``, which proves it sound or gives up. Only a file that it gives up
-on comes here, to be read once more, a line at a time.
+Files are read by ``columns``, which checks them quickly or gives up. Only files on which it gives
+up are read here again, line by line.
 """
 
 import csv
@@ -76,7 +76,7 @@ def explain(path: Path, shape: Shape, clock: Clock) -> None:
     Args:
         path: the file.
         shape: shape of its lines.
-        clock: that has read its times, as far as they could be.
+        clock: the reader of its times, which has read those before an error.
 
     Raises:
         DataError: there is one; names line and column.
@@ -97,7 +97,7 @@ def explain(path: Path, shape: Shape, clock: Clock) -> None:
 
 
 def hint(file: TextFile, text: str) -> str:
-    """What to do about a text that should not be there, as the end of a message."""
+    """Advice about an unexpected text, as the end of a message."""
     return "" if text.strip() else file.of_gaps
 
 

@@ -1,7 +1,7 @@
-"""What a file does not say of itself: which column is what, by names and by what stands there.
+"""Guesses the roles of columns that settings do not state, by names and contents.
 
-What is likely is taken; what a column's contents make unlikely is asked about, with the options
-that answer.
+Likely roles are taken; if the contents make a role unlikely, an error asks, with the options that
+answer.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -24,7 +24,7 @@ from secure_fedrec.errors import DataError
 
 _LOOKED_AT: Final = 1000
 _CELLS: Final = 6
-"""Fewest columns of numbers, beside the first, that read like items."""
+"""Fewest columns of numbers, besides the first, that look like items."""
 _CELL: Final = 10**8
 """A number above any rating."""
 _SAID: Final = 20
@@ -58,7 +58,7 @@ class _Head:
         names: names of its columns; None without a header.
         rows: the first ones, of one width.
         ragged: all first lines, parted.
-        gaps: texts that stand for nothing.
+        gaps: texts for missing values.
     """
 
     path: Path
@@ -153,7 +153,7 @@ def _head(path: Path, file: TextFile) -> _Head:
 
 
 def _lists(head: _Head) -> bool:
-    """Whether every line is a client and its items, and no client begins two of all lines."""
+    """Whether every line is a client and its items, and each client begins one line only."""
     if head.names is not None or not lists_items(head.ragged):
         return False
     seen: set[str] = set()
@@ -185,7 +185,7 @@ def _require_rows(head: _Head) -> None:
 
 
 def _by_name(head: _Head, named: Mapping[str, Column]) -> tuple[dict[str, Any], list[str]]:
-    """Columns by what a header calls them, where what is in them agrees."""
+    """Columns by their names in the header, if their contents agree."""
     names = head.names or ()
     found, taken = dict(named), []
     contents = dict(zip(names, head.columns(), strict=True))
@@ -211,7 +211,7 @@ def _by_name(head: _Head, named: Mapping[str, Column]) -> tuple[dict[str, Any], 
 
 
 def _by_their_place(head: _Head, found: Mapping[str, Column]) -> str:
-    """What is said of clients and items that nothing else tells apart."""
+    """The sentence about clients and items that are distinguished only by their places."""
     user, item = found["user"], found["item"]
     swapped = f"{head.file.advice('user', item)} {head.file.advice('item', user)}"
     columns = " and ".join(shown(at) if isinstance(at, str) else str(at) for at in (user, item))
@@ -241,7 +241,7 @@ def _require_known(head: _Head, named: Mapping[str, Column], found: Mapping[str,
 
 
 def _by_place(head: _Head, named: Mapping[str, Column]) -> dict[str, Any]:
-    """Columns of a file without a header: user, item, then a rating and a time, if they read so.
+    """Columns of a file without a header: user, item, then a rating and a time, if they look so.
 
     Raises:
         DataError: what stands in the first two is unlikely; or in what may be ratings.
@@ -280,10 +280,10 @@ def _by_place(head: _Head, named: Mapping[str, Column]) -> dict[str, Any]:
 def _ratings(
     columns: Sequence[Contents], unlikely: Mapping[int, Unlikely], found: Mapping[str, Column]
 ) -> tuple[list[int], bool]:
-    """The columns that may be ratings by what they hold, and whether the place says so as well.
+    """The columns that may be ratings by their contents, and whether the place suggests it as well.
 
-    Those are numbers that are not times, no coordinates, no numbers of rows, and not all alike; the
-    only ones, and next to clients, items and times.
+    Those are numbers that are not times, coordinates, row numbers or constants; the place suggests
+    it if there is only one, next to clients, items and times.
     """
     left = [
         place
@@ -316,7 +316,7 @@ def _ask(
     wanted: Sequence[str],
     columns: Sequence[Contents],
 ) -> None:
-    """Ask which columns are what.
+    """Ask for the roles of columns.
 
     Raises:
         DataError: with the columns that are unlikely, and what the others may be.

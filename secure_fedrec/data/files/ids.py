@@ -21,7 +21,7 @@ _NUMBER: Final = re.compile(r"0|-?[1-9][0-9]{0,18}")
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Numbering:
-    """Numbers for ids, in their order: by value where all are numbers, else by code points.
+    """Numbers of ids in their order: by value if all are numbers, otherwise by code points.
 
     Args:
         labels: int64[n] or str[n], the id of each number.
@@ -77,7 +77,7 @@ def trim(columns: Columns, what: str, kind: str) -> Columns:
 
 
 def _whole(text: str) -> str:
-    """7 for 7.0, as written by programs that store all numbers as floats."""
+    """Returns 7 for 7.0, as written by programs that store all numbers as floats."""
     whole, _, part = plain(text).partition(".")
     return text if part.strip("0") else whole
 

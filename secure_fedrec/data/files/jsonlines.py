@@ -34,7 +34,7 @@ def is_json_lines(path: Path, file: TextFile) -> bool:
 
 
 def first_objects(path: Path, file: TextFile) -> list[Mapping[str, Any]]:
-    """The objects whose names count."""
+    """Number of first objects whose names are used."""
     return list(itertools.islice(objects(path, file), _LOOKED_AT))
 
 
@@ -60,7 +60,7 @@ def objects(path: Path, file: TextFile) -> Iterator[Mapping[str, Any]]:
 
 
 def text_of(value: Any) -> str | None:
-    """A value as a column of text has it: nothing for null; None where it holds others."""
+    """A value as text, empty for null; None if it is a list or a table."""
     if value is None:
         return ""
     return None if isinstance(value, dict | list) else str(value)

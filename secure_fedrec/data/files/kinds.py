@@ -1,4 +1,4 @@
-"""The columns that a table of ratings is made of: what headers call each, and what it holds."""
+"""The columns of a table of ratings: their names in headers, and their contents."""
 
 import re
 from collections.abc import Callable, Iterable, Sequence
@@ -27,9 +27,9 @@ class Kind:
     Args:
         what: the setting that names it.
         names: what headers call it, without capitals and signs, the likeliest first.
-        sure: how many of these make a line a header beyond doubt.
+        sure: how many of these, from the first, certainly make a line a header.
         holds: whether a column's contents are of the kind; where they are not, its name misleads.
-        implicit: whether a value above 0 says that something happened, and no more.
+        implicit: whether a value above 0 only says that something happened.
         sole: whether a column is of the kind only if no other could be.
     """
 
@@ -41,7 +41,7 @@ class Kind:
     sole: bool = False
 
     def rank(self, name: str) -> int | None:
-        """How likely a name is, 0 being the likeliest; None where it is not one of these."""
+        """Rank of a name, 0 for the likeliest; None if it is not one of these."""
         plain = plain_name(name)
         found = (at for at, each in enumerate(self.names) if each.fullmatch(plain))
         return next(found, None)
@@ -56,7 +56,7 @@ _SOMEBODY: Final = (
     "buyer|rater|learner|subscriber"
 )
 _SOMETIME: Final = "visitor|session|account|household|device"
-"""Stands for the user where no other column does."""
+"""Names that mean the user if no other column does."""
 _THING: Final = (
     "item|movie|product|book|artist|song|track|anime|game|joke|business|article|news|recipe|exer|"
     "video|venue|place|poi|location|restaurant|hotel|course|beer|app|site|page|story|film|show|"
@@ -137,7 +137,7 @@ KINDS: Final = (
         holds=lambda column, rank: column.times or (rank == 0 and column.whole and column.short),
     ),
 )
-"""In the order in which columns are looked for."""
+"""The kinds of columns, in the order in which they are looked for."""
 
 ROLES: Final = tuple(dict.fromkeys(kind.what for kind in KINDS))
 """The settings that name columns."""
@@ -156,7 +156,7 @@ def untyped(name: str) -> str:
 
 
 def is_name(name: str) -> bool:
-    """Whether a text is a header's name beyond doubt."""
+    """Whether a text is certainly a header's name."""
     kinds = [kind for kind in KINDS if kind.what != "time" and not kind.implicit]
     sure = any(kind.rank(name) in range(kind.sure) for kind in kinds)
     return sure or _TYPE.fullmatch(name.strip()) is not None
@@ -175,7 +175,7 @@ def named_so(what: str, names: Iterable[str]) -> list[tuple[str, Kind, int]]:
 
 
 def of_something_else(what: str, name: str) -> bool:
-    """Whether a name says that a time is not that of the rating, or an id not that of an item."""
+    """Whether a name means another time than the rating's, or another id than an item's."""
     plain = plain_name(name)
     if what == "time":
         return _ELSEWHEN.search(plain) is not None
@@ -183,6 +183,6 @@ def of_something_else(what: str, name: str) -> bool:
 
 
 def counts_only(name: object) -> bool:
-    """Whether a column of ratings says by its name that something happened, and no more."""
+    """Whether the name of a column of ratings means that it only says that something happened."""
     found = named_so("rating", [str(name)])
     return bool(found) and found[0][1].implicit

@@ -63,17 +63,17 @@ def read_lists(path: Path, file: TextFile) -> Columns:
 
 
 def _add(coders: dict[str, Coder], users: list[str], items: list[str]) -> None:
-    """Hand over what has been gathered, and forget it."""
+    """Return the gathered rows, and clear them."""
     for what, texts in (("user", users), ("item", items)):
         coders[what].add(np.array(texts, dtype=object))
         texts.clear()
 
 
 def lists_items(rows: Sequence[Sequence[str]]) -> bool:
-    """Whether lines read like a client and its items, as far as they go.
+    """Whether the first lines look like a client and its items.
 
     Each begins with another whole number, and none names an item twice; there are three columns or
-    more, and lines differ in length or what stands in one column stands in the others too.
+    more, and lines differ in length or the columns share values.
 
     Args:
         rows: columns of lines without a header, two or more.

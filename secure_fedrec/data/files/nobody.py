@@ -22,12 +22,13 @@ _WORDS: Final = frozenset(
 _AROUND: Final = "<>[](){}#'\"\\"
 _SIGNS: Final = re.compile(r"[-?._*#/\\]+|\\N")
 _CODE: Final = re.compile(r"-*0[-0]*|9{2,}")
-"""Codes of zeros, such as an empty UUID, or nines."""
+"""Codes of zeros, such as an empty UUID, or of nines."""
 
 _MORE: Final = {"user": 1.25, "item": 5.0}
-"""Times the rows of any other id that make a code likely; an item's index may go by its rows."""
+"""A code is likely if it has this many times the rows of any other id; item numbers may be sorted
+by frequency."""
 _IDS: Final = 10
-"""Fewest ids that tell how many rows are usual."""
+"""Fewest ids from which a usual number of rows is known."""
 
 
 def require_somebody(file: RatingsFile, columns: Columns) -> None:
@@ -50,7 +51,7 @@ def require_somebody(file: RatingsFile, columns: Columns) -> None:
 
 
 def is_nothing(text: str) -> bool:
-    """Whether a text stands for a missing value."""
+    """Whether a text means a missing value."""
     return _SIGNS.fullmatch(text) is not None or text.strip(_AROUND).lower() in _WORDS
 
 
@@ -69,7 +70,7 @@ def _outstanding(texts: Sequence[str], counts: IntArray, more: float) -> list[in
 def _asked(
     file: RatingsFile, columns: Columns, what: str, odd: Sequence[int], rows: int
 ) -> DataError:
-    """The question whether ids are any, to be raised."""
+    """The question whether a text is an id, to be raised."""
     texts = [columns.texts[what].texts[code] for code in odd]
     elsewhere = {
         text for role, coded in columns.texts.items() if role != what for text in coded.texts

@@ -150,7 +150,7 @@ def _is_text(kind: Any) -> bool:
 
 
 def _moments(path: Path, named: str, column: Any) -> tuple[IntArray, int]:
-    """A column of times as int64[N], and how many of its units are a second."""
+    """A column of times as int64[N], and the number of its units in a second."""
     from pyarrow import types  # noqa: PLC0415
 
     kind = column.type

@@ -43,7 +43,7 @@ class ASeparator:
     """One to four signs that cannot be part of a plain number."""
 
     def check(self, value: Any) -> None:
-        """Refuse what could not part two columns."""
+        """Refuse text that cannot separate two columns."""
         plain = value.isascii() and not any(
             each.isalnum() or each in "\"'.+-\r\n\0\x1f" for each in value
         )
@@ -73,18 +73,18 @@ class TextFile(Settings, section="data"):
 
     Args:
         path: the file, relative to the configuration's folder, or to ``--data-dir`` where that is
-            given. What gzip, xz or bzip2 packed is unpacked; a name in ``.parquet`` or ``.pq`` is
-            read as Parquet (extra ``file``), a first line that is a JSON object as JSON Lines, all
-            else as columns of text.
-        separator: what parts two columns, one to four signs (``","``, ``"\t"``, ``"::"``, ``";"``,
-            ``"|"``), or ``"blanks"``: one or more blanks or tabs, none counting at the ends of a
-            line. ``"auto"`` looks at the first lines.
+            given. Files packed by gzip, xz or bzip2 are unpacked; a name in ``.parquet`` or ``.pq``
+            is read as Parquet (extra ``file``), a first line that is a JSON object as JSON Lines,
+            all else as columns of text.
+        separator: text between two columns, one to four characters (``","``, ``"\t"``, ``"::"``,
+            ``";"``, ``"|"``), or ``"blanks"``: one or more blanks or tabs, none counting at the
+            ends of a line. ``"auto"`` looks at the first lines.
         header: whether the first line names the columns. ``"auto"`` takes it for one if columns are
             asked for by name, or if it has text where the next line has a number.
         encoding: of the text, by Python's name for it: ``"utf-8"`` (a byte-order mark is skipped,
             one of UTF-16 obeyed), ``"latin-1"``, ``"cp1252"``, ``"gb18030"``.
-        missing: what is done with a row that has nothing in a column that is read: ``"refuse"`` the
-            file, or ``"drop"`` the row.
+        missing: the treatment of a row with an empty cell in a column that is read: ``"refuse"``
+            the file, or ``"drop"`` the row.
 
     Raises:
         ConfigError: a field is out of range.
@@ -102,7 +102,7 @@ class TextFile(Settings, section="data"):
         return self.path.lower().endswith(PARQUET)
 
     def advice(self, name: str, value: object) -> str:
-        """How a command is told a key of this table."""
+        """The command-line option for a key of this table."""
         return f"--set {shlex.quote(f'{self.key(name)}={value}')}"
 
     @property
@@ -121,12 +121,12 @@ class TextFile(Settings, section="data"):
         return text.strip() in self.gaps
 
     def clock(self) -> Clock:
-        """What reads a column of times."""
+        """The reader of a column of times."""
         return Clock(gaps=self.gaps)
 
     @property
     def of_gaps(self) -> str:
-        """What to do about an empty place, as the end of a message."""
+        """Advice about an empty cell, as the end of a message."""
         return f"; {self.advice('missing', 'drop')} leaves such rows out"
 
 
@@ -173,11 +173,11 @@ class RatingsFile(TextFile):
             where ``user`` is column 1, ``item`` column 2 and on, and there is nothing else.
         rating: column of the rating, a plain decimal number, or True and False (yes and no) for 1
             and 0; without one every row is an interaction (implicit feedback).
-        missing_values: what stands for "not rated", ``[-1]`` or ``["NULL"]``: such rows are left
-            out. A number is a rating, a text may stand in any column.
+        missing_values: values that mean "not rated", such as ``[-1]`` or ``["NULL"]``: such rows
+            are left out. A number is a rating, a text may stand in any column.
         time: column of the time of the rating, seconds (or milliseconds) since 1970, or a date in
             one of the usual spellings, UTC where it names no zone; only the order counts. Without
-            one nothing is known of it.
+            one, times are unknown.
         dates: whether 01/02/2020 is written ``"day-first"`` or ``"month-first"``; ``"auto"`` goes
             by a number above 12, and refuses where there is none.
         ids: what ids are: ``"number"`` (64 bits, with sign), ``"text"``, or ``"auto"``, numbers
@@ -188,7 +188,7 @@ class RatingsFile(TextFile):
             on; refused where half of the levels or more never occur.
         positive_from: turns ratings or counts into implicit feedback: rows from this value on are
             interactions, all others are left out. without it, ratings are kept.
-        duplicates: what is done where a client rates an item twice: ``"refuse"``, keep the
+        duplicates: the treatment of an item that a client rates twice: ``"refuse"``, keep the
             ``"first"`` or the ``"last"`` row of the file, or take the ``"mean"``, rounded to the
             nearest level (half up), at the latest time.
         catalogue: file of all items; without one there are those that are rated.
@@ -242,7 +242,7 @@ class RatingsFile(TextFile):
         return value is not None and float(value) in self.missing_values
 
     def clock(self) -> Clock:
-        """What reads the column of times."""
+        """The reader of the column of times."""
         return Clock(self.dates, gaps=self.gaps)
 
     @property

@@ -1,4 +1,4 @@
-"""What the settings of a text file leave open: its separator, its header, where columns are."""
+"""Finds what the settings of a text file do not state: separator, header, places of columns."""
 
 import csv
 import itertools
@@ -23,7 +23,7 @@ from secure_fedrec.data.files.times import spelling_of
 from secure_fedrec.errors import ConfigError, DataError
 
 SEPARATORS: Final = ("\t", "::", ";", "|", ",", BLANKS)
-"""Separators that are tried; of two with equal results the first counts, blanks if they give more
+"""Separators that are tried; with equal results the first is taken, or blanks if they give more
 columns.
 """
 
@@ -97,7 +97,7 @@ def shape_of(path: Path, file: TextFile, asked: Mapping[str, Column]) -> Shape:
 
 
 def _bare(name: str) -> str:
-    """A name without blanks around it, and without quotes that blanks have kept."""
+    """A name without surrounding blanks, and without quotes that were left because of blanks."""
     name = name.strip()
     quoted = len(name) > 2 and name[0] == name[-1] == '"'
     return name[1:-1].strip() if quoted else name
@@ -177,13 +177,13 @@ def misnamed(
 
 
 def separator_of(path: Path, first: list[str], file: TextFile, *, single: bool = False) -> str:
-    """The separator: as set, else the one that parts most lines into the same, largest number.
+    """The separator: as set, or the one that splits most lines into equally many columns.
 
     Args:
         path: the file.
         first: its first lines.
         file: its settings.
-        single: whether a single column is asked for; lines may have no other.
+        single: whether a single column is wanted, so that lines may have only one.
 
     Raises:
         ConfigError: the one that is set does not occur.
@@ -225,9 +225,9 @@ def separator_of(path: Path, first: list[str], file: TextFile, *, single: bool =
 
 
 def _only_blanks(first: list[str]) -> bool:
-    """Whether tabs are blanks like others: a column between them is always empty, or holds several.
+    """Whether tabs are just blanks: a column between them is always empty, or holds several values.
 
-    Several numbers, that is: names hold blanks.
+    These are several numbers, since names contain blanks.
     """
     rows = [text.split("\t") for text in first if text]
     if any(not any(each.strip() for each in column) for column in zip(*rows, strict=False)):
@@ -245,7 +245,7 @@ def _width(text: str, separator: str) -> int:
 
 
 def is_number(text: str) -> bool:
-    """Whether a text reads as a number, a truth or a date, and no name, as "No" may be one."""
+    """Whether a text is a number, a boolean or a date, and not a name, as "No" may be."""
     if text.strip().lower() in ("yes", "no"):
         return False
     return number_of(text) is not None or spelling_of(text) is not None or _is_float(text)

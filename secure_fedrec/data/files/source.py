@@ -23,7 +23,7 @@ _AT_ONCE: Final = 2**20
 
 
 class _Packing(NamedTuple):
-    """How a file may be packed: by what, its first bytes, the end of its name, what unpacks it."""
+    """A kind of packing: program, first bytes, end of file names, and unpacking function."""
 
     name: str
     magic: bytes
@@ -114,7 +114,7 @@ def _packing(path: Path, start: bytes) -> _Packing | None:
 
 
 class _Raw(io.RawIOBase):
-    """What bytes are made to, a piece at a time."""
+    """A stream that converts bytes piece by piece."""
 
     def readable(self) -> bool:
         return True
@@ -129,7 +129,7 @@ class _Raw(io.RawIOBase):
 
 
 class _Unpacked(_Raw):
-    """Content of a packed file, as long as its size is in proportion."""
+    """Content of a packed file, refused if it is out of proportion to the file's size."""
 
     def __init__(self, path: Path, packed: IO[bytes], stream: IO[bytes], packing: str) -> None:
         self._path, self._packed, self._stream, self._read = path, packed, stream, 0

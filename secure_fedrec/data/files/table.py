@@ -1,4 +1,4 @@
-"""From files to a rating table: ids numbered, values on their scale, pairs rated once."""
+"""Makes a rating table from files: ids are numbered, values on their scale, pairs rated once."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -94,7 +94,7 @@ class _Rows:
 
 
 def read_columns(path: Path, file: TextFile, asked: Mapping[str, Column]) -> Columns:
-    """Read the columns of a file, and leave out the rows that it says.
+    """Read the columns of a file, without the rows that its settings leave out.
 
     Args:
         path: where it is.
@@ -128,7 +128,7 @@ def read_ratings(
         test_path: file of the held-out ratings; its users and items are among those of the first.
 
     Returns:
-        The table: clients are those with a row that counts, items likewise or those of the
+        The table: its clients are those with a used row, its items likewise or those of the
         catalogue, both numbered in the order of their ids.
 
     Raises:
@@ -173,7 +173,7 @@ def read_rows(file: RatingsFile, path: Path) -> Columns:
 
 
 def _rows(file: RatingsFile, paths: list[Path]) -> list[_Rows]:
-    """The rows that count of the training file and, if there is one, of the test file."""
+    """The used rows of the training file and, if there is one, of the test file."""
     parts = [read_rows(file, path) for path in paths]
     if file.rating is None:
         return [_counted(file, IMPLICIT, each, np.ones(len(each))) for each in parts]
@@ -190,7 +190,7 @@ def _rows(file: RatingsFile, paths: list[Path]) -> list[_Rows]:
 
 
 def _counted(file: RatingsFile, scale: RatingScale, columns: Columns, values: FloatArray) -> _Rows:
-    """The rows that count: one per pair, and of implicit feedback those that are positive."""
+    """The used rows: one per pair, and for implicit feedback the positive ones."""
     kept: IntArray | slice = _ALL
     times, repeats = columns.time, _Repeats.of(columns)
     if repeats is not None:
@@ -292,7 +292,7 @@ def pair_keys(columns: Columns) -> IntArray:
 def _table(
     name: str, rows: list[_Rows], users: Numbering, items: Numbering
 ) -> tuple[RatingTable, BoolArray | None]:
-    """One table of all rows, and which of them come from the second file; empties the list."""
+    """One table of all rows, and which of them come from the second file; clears the list."""
     scale, first = rows[0].scale, len(rows[0].values)
     clients = _joined([part.numbers("user", users) for part in rows])
     things = _joined([part.numbers("item", items) for part in rows])

@@ -161,7 +161,7 @@ class Clock:
         )
 
     def _start(self, texts: Sequence[str]) -> None:
-        """Take the kind of the column from its first row that has a time."""
+        """Determine the kind of the column from its first row that has a time."""
         if self._started:
             return
         first = next((text.strip() for text in texts if text.strip() not in self._gaps), None)
@@ -211,7 +211,7 @@ def in_seconds(moments: IntArray, per_second: int) -> IntArray:
 
 
 def mixed_units(moments: IntArray) -> tuple[int, str] | None:
-    """Which row is of another unit than most, and what is wrong; None where all are of one.
+    """The first row with another unit than most, and what is wrong; None if all have the same unit.
 
     Args:
         moments: int64[N], whole numbers of a column.
@@ -231,7 +231,7 @@ UNITS: Final[Mapping[str, int]] = {"seconds": 1, "milliseconds": 10**3, "microse
 """Units of whole numbers since 1970, and how many make a second."""
 
 _LIKELY: Final = (5 * 10**8, 4 * 10**9)
-"""Seconds of the years 1985 to 2096: the three units lie apart."""
+"""Seconds of the years 1985 to 2096, in which the three units cannot be confused."""
 
 
 def _among(moments: IntArray, factor: int) -> "np.ndarray[tuple[int], np.dtype[np.bool_]]":
@@ -247,7 +247,7 @@ def is_moment(text: str) -> bool:
 
 
 def _digits(texts: Sequence[str]) -> list[int] | None:
-    """Whole numbers that are digits alone; None where one is not. 18 digits leave 64 bits."""
+    """Whole numbers of digits only; None if a text is not one. 18 digits fit 64 bits."""
     joined, sizes = "".join(texts), set(map(len, texts))
     if not (joined.isascii() and joined.isdigit() and min(sizes) > 0 and max(sizes) <= 18):
         return None
@@ -272,7 +272,7 @@ def _read(spelling: _Spelling, text: str, order: str | None) -> int | None:
     Args:
         spelling: spelling of the date.
         text: the date.
-        order: order of day and month where that is open; None for any that makes a date.
+        order: order of day and month if it is unclear; None for any order that gives a date.
     """
     match = spelling.pattern.fullmatch(text)
     if match is None:
@@ -326,7 +326,7 @@ def _micro(moment: datetime) -> int | None:
 
 
 def _part(text: str | None) -> int:
-    """Microseconds of the digits behind a point."""
+    """Microseconds of the digits after a point."""
     return int((text or "").ljust(6, "0")[:6])
 
 

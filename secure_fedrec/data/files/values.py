@@ -25,7 +25,7 @@ MOST_LEVELS: Final = 201
 
 
 def comma_hint(text: str) -> str:
-    """What to do about a decimal comma; empty where a text has none."""
+    """Advice about a decimal comma; empty if a text has none."""
     if re.fullmatch(r"[+-]?[0-9]*,[0-9]+", text.strip()) is None:
         return ""
     return ": write decimals with a point, as 3.5; most programs save a CSV file so in English"

@@ -1,14 +1,14 @@
 """ASSISTments 2009-2010 as organisations: classes by proxy, and the two published sample clients.
 
 HPFL divides ASSISTments by teacher (59 clients). No public preparation still has a teacher column.
-The user numbers, however, were handed out in order of enrolment, and keep the trace of classes:
-users with neighbouring numbers work on the same concepts (mean cosine of two neighbours' concept
-frequencies 0.68, of two random users 0.17) and on the same questions (Jaccard 0.045 against
+The user numbers, however, were assigned in order of enrolment, and so reflect classes: users with
+neighbouring numbers work on the same concepts (mean cosine of two neighbours' concept frequencies
+0.68, of two random users 0.17) and on the same questions (Jaccard 0.045 against
 0.005). The proxy is therefore a *block of user numbers*: users in ascending order, cut into 59
 blocks of nearly equal size. Mean Jensen-Shannon divergence of two blocks' concept distributions is
 0.54 bits, against 0.07 for random blocks and 0.49 for users sorted by the concept they mostly work
-on: as far from identically distributed as HPFL wants its clients, and nothing is fitted to the
-answers.
+on: so the blocks differ as much as HPFL's clients should, and the answers were not used to form
+them.
 """
 
 import json

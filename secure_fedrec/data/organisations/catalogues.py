@@ -1,4 +1,4 @@
-"""What a learner knows of organisations beside their records, of all of them or of one."""
+"""Facts about organisations that a learner needs in addition to records, for all or one of them."""
 
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -52,7 +52,7 @@ class OneCatalogue:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Numbers that stand for names."""
+        """Names made of numbers."""
         return tuple(map(str, range(self.n_clients)))
 
     @property

@@ -108,7 +108,7 @@ class CommonItems:
         return found
 
     def items_of(self, place: int) -> IntArray:
-        """int64[I], the items of an organisation, ascending: what its item table is in order of."""
+        """int64[I], the items of an organisation, ascending: the order of its item table."""
         return np.flatnonzero(self.listed[place])
 
     def own(self, place: int) -> IntArray:
@@ -136,11 +136,12 @@ class CommonItems:
         return Vault.of_examples(bounds_of([*map(len, users)]), columns)
 
     def hiding(self, share: float, *, seed: int) -> "CommonItems":
-        """The same organisations, a share of whose common items is one organisation's each.
+        """The same organisations, with a share of common items assigned to one of them each.
 
-        The others forget what they know of these items, and predict it. Common items are known to
-        all organisations, so quality across organisations can be measured this way without held-out
-        truth, before settings are chosen; items of a single organisation are not asked for.
+        The others drop their interactions with these items, and predict them. Common items are
+        known to all organisations, so quality across organisations can be measured this way without
+        held-out truth, before settings are chosen; items of a single organisation are not asked
+        for.
 
         Args:
             share: of the common items, above 0 and below 1.
@@ -203,7 +204,7 @@ def split_common_items(
 
 
 def _dealt(size: int, organisations: int, first: float | None) -> IntArray:
-    """int64[size], whose each is: the first's share of them, then equal parts, ascending."""
+    """int64[size], the owner of each: the first's share, then equal parts, ascending."""
     shares = np.full(organisations, 1.0 / organisations)
     if first is not None:
         shares[0], shares[1:] = first, (1.0 - first) / (organisations - 1)

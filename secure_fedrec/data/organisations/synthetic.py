@@ -1,8 +1,8 @@
-"""Made-up organisations, for use without any download.
+"""Generated organisations, for use without any download.
 
 Every client lists its own part of a common catalogue. A score rises with the user's taste for the
 item's attributes and with the item's quality, and the users of a client share a shift of taste: the
-clients are not identically distributed, and what is common to them is the meaning of attributes.
+clients are not identically distributed, but attributes have the same meaning for all.
 """
 
 from typing import Annotated, Final
