@@ -1,4 +1,4 @@
-"""Every error the toolkit raises on purpose, as one tree.
+"""The hierarchy of errors that the toolkit raises.
 
 FedRecError
 ├── ConfigError             a setting is wrong: names key, value, problem and choices
@@ -20,9 +20,9 @@ FedRecError
 ├── MissingExtraError       a package that an extra brings is not installed; an ImportError too
 └── SplitPersonalizationError  private parameters of a model cannot stay home
 
-The command line maps what the user can mend (``ConfigError``, ``DataError``, ``EncodingError``,
-``CheckpointError``, ``TranscriptError``, ``MissingExtraError``, ``HostError``) to exit code 2, and
-all else that is not a verdict to exit code 4.
+The command line maps errors that the user can correct (``ConfigError``, ``DataError``,
+``EncodingError``, ``CheckpointError``, ``TranscriptError``, ``MissingExtraError``, ``HostError``)
+to exit code 2, and all others to exit code 4.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -84,17 +84,17 @@ class FedRecError(Exception):
 class ConfigError(FedRecError, ValueError):
     """A setting is wrong.
 
-    Packages that stand alone name their own settings (``dp.clip``, ``routing.kem``); where a user's
-    settings are handed to one, ``renamed`` gives its refusal the key that the user wrote.
+    Packages that are used alone name their own settings (``dp.clip``, ``routing.kem``); where a
+    user's settings are handed to one, ``renamed`` gives its refusal the key that the user wrote.
 
     Args:
         key: dotted path of the offending key, e.g. ``"protection.rho"``.
-        value: what was given; ``MISSING`` or None where nothing was, and nothing is shown.
+        value: the given value; ``MISSING`` or None if none was given, and then not shown.
         problem: what is wrong with it, as a clause ("must be at least 0").
         choices: the allowed values, where they can be listed.
         related: keys of other settings that the clause mentions, by the name that it has in braces
             for each: ``"must exceed {corrupt}"`` goes with ``{"corrupt": "dp.corrupt"}``. Without
-            any, braces mean nothing.
+            any, braces have no meaning.
 
     Attributes:
         problem: the clause as it reads, with the related keys filled in.
@@ -129,7 +129,7 @@ class ConfigError(FedRecError, ValueError):
         super().__init__(text)
 
     def _meant(self) -> str:
-        """Which of many choices is written almost so, in words; empty if none is."""
+        """A clause with the most similar of many choices; empty if none is similar."""
         if not isinstance(self.value, str) or len(self.choices or ()) < _MANY:
             return ""
         from difflib import get_close_matches  # noqa: PLC0415 - nothing else needs it
@@ -148,8 +148,8 @@ class ConfigError(FedRecError, ValueError):
 
         Args:
             keys: new path by old one, of a setting or of a table of them: ``{"gum": "model.gum"}``
-                renames ``gum.hidden``. The longest path that fits counts. It serves for the
-                refusal's own key and for the related ones.
+                renames ``gum.hidden``. The longest path that fits counts. It applies to the
+                refusal's own key and to the related ones.
             values: by new key, what the user wrote where that is not the value that was refused.
             prefix: put before the clause.
         """
@@ -159,13 +159,13 @@ class ConfigError(FedRecError, ValueError):
         return type(self)(key, value, clause, self.choices, related=related)
 
     def at(self, place: str) -> None:
-        """Let the refusal say where the setting stands: a file and a line of it."""
+        """Add the place of the setting, a file and its line, to the refusal."""
         self.args = (f"{self} [{place}]",)
 
 
 @contextmanager
 def entry(number: int) -> Iterator[None]:
-    """Let what is refused inside know which table of a list of tables it is about.
+    """Add to a refusal raised inside the number of its table in a list of tables.
 
     Raises:
         ConfigError: as the code inside does.
@@ -179,7 +179,7 @@ def entry(number: int) -> Iterator[None]:
 
 @contextmanager
 def renamed_keys(keys: Mapping[str, str], values: Mapping[str, object] = _NONE) -> Iterator[None]:
-    """Raise what is refused inside under other keys; see ``ConfigError.renamed``.
+    """Raise a refusal from inside under other keys; see ``ConfigError.renamed``.
 
     Raises:
         ConfigError: as the code inside does, of the same class.
@@ -191,7 +191,7 @@ def renamed_keys(keys: Mapping[str, str], values: Mapping[str, object] = _NONE) 
 
 
 def _renamed(path: str, keys: Mapping[str, str]) -> str:
-    """A path whose longest known beginning, whole steps of it, is replaced."""
+    """A path whose longest known prefix of whole steps is replaced."""
     known = path
     while known and known not in keys:
         known = known.rpartition(".")[0]
@@ -219,7 +219,7 @@ class MissingExtraError(FedRecError, ModuleNotFoundError):
 
 @contextmanager
 def brought_by(extra: str, needed_by: str = "") -> Iterator[None]:
-    """Import inside what an extra brings; see ``MissingExtraError``.
+    """A context in which packages of an extra are imported; see ``MissingExtraError``.
 
     Raises:
         MissingExtraError: it is not installed.
@@ -231,7 +231,7 @@ def brought_by(extra: str, needed_by: str = "") -> Iterator[None]:
 
 
 def require_installed(package: str, extra: str, needed_by: str = "") -> None:
-    """Ask for a package that takes long to import, and is imported once there is work for it.
+    """Check that a package is installed that takes long to import and is imported later.
 
     Raises:
         MissingExtraError: it is not installed.
@@ -295,7 +295,7 @@ class HaltedError(FedRecError):
 
 
 class HostError(FedRecError):
-    """A process on this host, or the way to another one, is not there."""
+    """A process on this host, or the connection to another host, is missing."""
 
 
 class ProtocolError(FedRecError):
@@ -303,14 +303,14 @@ class ProtocolError(FedRecError):
 
 
 class RefusalError(ProtocolError):
-    """A message is refused for the server's messages or agreed settings, never for data.
+    """A message is refused because of the server's messages or settings, never of data.
 
     A client's host tells the server so, in these words.
     """
 
 
 class MisfitError(EncodingError, RefusalError):
-    """An array does not fit what was settled; its name, shape or bound as the model has them."""
+    """An array does not fit the agreed terms; the text has its name, shape or bound."""
 
 
 class SitsOutError(RefusalError):

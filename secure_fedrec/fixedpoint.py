@@ -1,16 +1,16 @@
-"""The exact core: reals become integers of the ring Z_2^b once, and reals again once.
+"""The exact core: reals are converted once to integers of the ring Z_2^b, and once back to reals.
 
 A client encodes its values right before hiding them; the aggregate is decoded after summation.
 Everything between is integer arithmetic modulo 2^b, so masks, ciphertexts, additive shares,
-denoisers and any order of summation give bit-identical aggregates: losslessness is a theorem about
-integers, not a tolerance.
+denoisers and any order of summation give bit-identical aggregates: so losslessness is exact and
+does not need a tolerance.
 
 Ring elements are held in ``uint32`` (b <= 32) or ``uint64`` (b <= 64); only the low b bits carry
 information. A negative real -x is represented by 2^b - encode(x) (two's complement).
 
-On the wire only the low b bits of each word travel (``pack``). Values follow one another without
-gaps, least significant bit first; the bits left over in the last byte are zero, so a vector has
-exactly one encoding.
+Only the low b bits of each word are sent (``pack``). Values follow one another without gaps, least
+significant bit first; the bits left over in the last byte are zero, so a vector has exactly one
+encoding.
 """
 
 import math
@@ -35,16 +35,16 @@ class FixedPoint(Settings, section="ring"):
     """Codec between float64 and the ring of integers modulo 2^bits.
 
     A real x with ``abs(x) <= clip`` becomes ``round_half_even(x * 2^fraction_bits) mod 2^bits``; a
-    value beyond ``clip`` is refused, never clipped or wrapped in silence. Where ``beyond`` says so,
-    ``limited`` clips it before, and counts.
+    value beyond ``clip`` is refused, never clipped or wrapped in silence. If ``beyond`` is "clip",
+    ``limited`` clips such values before encoding, and counts them.
 
     Args:
         bits: ring width b: numbers are summed modulo 2^b.
         fraction_bits: number of binary digits kept after the point, 0 to ``bits - 1``.
         clip: largest magnitude a single value may have (same unit as the values).
-        beyond: what becomes of a finite value beyond ``clip`` that a client is to upload: "refuse"
-            ends the round (on a host of its own the client's part), "clip" puts ``clip`` in its
-            place, with its sign, and counts it. Claims that a sum is lossless exclude such values.
+        beyond: treatment of a finite value beyond ``clip`` in an upload: "refuse" ends the round
+            (on a host of its own the client's part), "clip" puts ``clip`` in its place, with its
+            sign, and counts it. Claims that a sum is lossless exclude such values.
 
     Raises:
         ConfigError: a field is out of range, or ``clip * 2^fraction_bits`` exceeds 2^51, beyond
@@ -105,7 +105,7 @@ class FixedPoint(Settings, section="ring"):
 
     @property
     def max_terms(self) -> int:
-        """How many values of largest magnitude can be summed without leaving the ring."""
+        """How many values of largest magnitude can be summed without overflow of the ring."""
         return int((2 ** (self.bits - 1) - 1) // self.largest)
 
     def require_budget(self, terms: int) -> None:
@@ -135,13 +135,14 @@ class FixedPoint(Settings, section="ring"):
         )
 
     def limited(self, values: FloatArray) -> tuple[FloatArray, int]:
-        """Values as they are to be encoded, and how many of them were clipped for that.
+        """Values to be encoded, and how many of them were clipped for that.
 
         Args:
             values: float64 array; it stays as it is.
 
         Returns:
-            The array itself where nothing is clipped. NaN and infinities stay, to be refused.
+            The array itself where nothing is clipped. NaN and infinities stay, and are refused
+            later.
         """
         if self.beyond != "clip":
             return values, 0
@@ -178,14 +179,14 @@ class FixedPoint(Settings, section="ring"):
         return self.reduce(words.astype(self.dtype, copy=False))
 
     def reduce(self, words: RingArray) -> RingArray:
-        """Cut words back to the ring after they were added modulo their word size."""
+        """Reduce words to the ring after they were added modulo their word size."""
         if self.bits == 8 * words.itemsize:
             return words
         cut: RingArray = words & words.dtype.type(2**self.bits - 1)
         return cut
 
     def to_integers(self, ring: RingArray) -> IntArray:
-        """Centre ring elements: the representative of each in [-2^(b-1), 2^(b-1)), as int64."""
+        """Centred ring elements: the representative of each in [-2^(b-1), 2^(b-1)), as int64."""
         return self.signed(ring).astype(np.int64, copy=False)
 
     def signed(self, ring: RingArray) -> npt.NDArray[np.int32] | IntArray:
@@ -210,7 +211,8 @@ class FixedPoint(Settings, section="ring"):
 
         Args:
             ring: ring words of any shape.
-            spent: whether the words are not read again, so that the reals may take their memory.
+            spent: whether the words are not needed any more, so that the reals may use their
+                memory.
         """
         if not spent or ring.dtype.itemsize != 8 or not ring.ndim:
             return np.asarray(self.to_integers(ring) * self.resolution, dtype=np.float64)
@@ -222,7 +224,7 @@ class FixedPoint(Settings, section="ring"):
         return reals
 
     def refuse(self, values: FloatArray) -> NoReturn:
-        """Say why values, of which one does not fit, cannot be encoded.
+        """Raise the error that says why values cannot be encoded.
 
         Raises:
             EncodingError: always.

@@ -1,6 +1,6 @@
-"""What a batch of clients shows of its local work, before anything of it is protected.
+"""The interface of a batch's local work, before it is protected.
 
-Algorithms make it, layers ask for it; neither knows the other.
+Algorithms implement it and layers use it, independently of each other.
 """
 
 from typing import Protocol

@@ -72,8 +72,7 @@ class RatingScale(Settings, section="data.scale", kw_only=False):
 
     @property
     def normalised(self) -> "RatingScale":
-        """Equally many levels from -1 to 1: to the bit the same for every affine image of a
-        scale."""
+        """Equally many levels from -1 to 1; affine images of a scale give the same bits."""
         steps = round((self.high - self.low) / self.step)
         return RatingScale(-1.0, 1.0, 2.0 / steps)
 

@@ -1,4 +1,4 @@
-"""Data sets of top-N recommendation, prepared as Fed3CR's tables count them."""
+"""Data sets of top-N recommendation, prepared as in Fed3CR's tables."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -36,7 +36,7 @@ class TopN(NamedTuple):
 
 
 def load_top_n(name: str, data_dir: Path | None = None) -> TopN:
-    """Load a data set and leave out what the tables leave out.
+    """Load a data set without the clients that the tables leave out.
 
     Args:
         name: one of ``FEWEST``.

@@ -12,14 +12,14 @@ so no floating-point pattern of the result reveals the value under the noise. Ro
 sqrt(d) g to the sensitivity; g is chosen so that the noise covers clip plus that, and the guarantee
 is the Gaussian mechanism's at the stated multiplier.
 
-Opacus sees only the calls of layers. What a layer's weight does outside its own call would enter
-the gradient unclipped; every step counts its uses in autograd's graph. Where a weight is used
-otherwise, or a layer has no formula, each example's gradient is formed by a backward pass of its
-own and clipped: slower, and right for any model.
+Opacus only sees calls of layers. Other uses of a layer's weight would enter the gradient unclipped,
+so every step counts its uses in autograd's graph. If a weight has other uses, or a layer has no
+formula, each example's gradient is computed by its own backward pass and clipped: slower, and
+correct for any model.
 
-Whether examples mix, and whether an example's gradient is the one whose norm is clipped, is tried
-on the first batch that is not empty (the former on the first of two examples or more): a statistic
-of the batch that bites only where an outlier is in it, such as a cap at the largest value, passes.
+Whether examples mix, and whether an example's gradient is the one whose norm is clipped, is tested
+on the first batch that is not empty (the former on the first with two examples): a statistic of the
+batch that has an effect only with an outlier, such as a cap at the largest value, is not detected.
 
 Limits. The claim is about one example of one client (not about the client), against all who see
 what the client sends after training. Norms and sums of gradients are computed by torch in floating

@@ -1,10 +1,9 @@
 """The clipped sum of a batch's gradients.
 
 Opacus takes the norm of an example's gradient from hooks on the calls of layers (ghost norms; Li,
-Tramer, Liang and Hashimoto 2022). It knows nothing of what a weight does outside such a call, and
-of what hooks or a function's own backward do to a gradient, and does not say so; the checks here
-find all of that, before any gradient is used. Where it is Opacus alone that cannot tell, each
-example's gradient is formed by itself (``one_by_one``).
+Tramer, Liang and Hashimoto 2022). It silently ignores other uses of a weight, hooks, and functions
+with their own backward pass; the checks here detect all of these before any gradient is used. If
+only Opacus' norms are missing, each example's gradient is computed separately (``one_by_one``).
 """
 
 import warnings
@@ -39,11 +38,11 @@ ExampleLosses: TypeAlias = Callable[[nn.Module, tuple[Tensor, ...]], Tensor]
 """Given the model and a batch of n examples, their n losses."""
 
 _FACTOR = 2.0**-3
-"""A factor such as clipping gives an example, by which nonlinear dependence is found."""
+"""A factor on an example's loss, like that of clipping, which reveals nonlinear dependence."""
 
 
 class ClippedGradients:
-    """Sums of clipped gradients of one model, by Opacus' hooks, which ``close`` takes off.
+    """Sums of clipped gradients of one model, by Opacus' hooks, which ``close`` removes.
 
     Args:
         model: has passed ``require_clippable`` and ``require_norms``.
@@ -68,7 +67,7 @@ class ClippedGradients:
         self._ghost: Any = GhostNorms(model, loss_reduction="sum", max_grad_norm=clip)
 
     def close(self) -> None:
-        """Take Opacus' hooks off the model."""
+        """Remove Opacus' hooks from the model."""
         self._ghost.to_standard_module()
         for layer in self._model.modules():  # left there by Opacus if it raised
             vars(layer).pop("activations", None)
@@ -104,11 +103,10 @@ class ClippedGradients:
         self._ghost.enable_hooks()
 
     def _require_bounded(self, batch: tuple[Tensor, ...]) -> None:
-        """Refuse gradients that are not what Opacus takes the norm of, times the example's factor.
+        """Refuse gradients other than those whose norms Opacus takes, times the example's factor.
 
         The gradient of one example's loss, scaled as clipping scales, must have its norm scaled as
-        much. This finds whatever alters gradients on their way, or outputs of layers behind their
-        hooks, however it does so.
+        much. This detects anything that alters gradients, or outputs of layers after their hooks.
         """
         with self._same_random():
             found = self._find_losses(batch)
@@ -126,7 +124,7 @@ class ClippedGradients:
                 raise without_norms(name, problem)
 
     def _learn(self, batch: tuple[Tensor, ...], chosen: Tensor) -> Learned:
-        """The chosen rows' losses, norms and gradient, with random numbers that do not move on."""
+        """The chosen rows' losses, norms and gradient, without advancing the random generators."""
         for weight in self._weights.values():
             weight.grad = None
         with self._same_random():
@@ -169,7 +167,7 @@ class ClippedGradients:
         """Norms, by Opacus' hooks, of the gradients of the chosen losses: each float[n].
 
         A parameter without one norm per example was used outside its layer's call, or its layer was
-        called on something else than one row per example.
+        not called on one row per example.
         """
         for name, layer in self._model.named_modules():
             if [] in vars(layer).get("activations", []):

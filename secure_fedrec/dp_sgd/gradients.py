@@ -1,4 +1,4 @@
-"""Clipped gradients by Opacus as long as it has formulas for their norms, else one by one."""
+"""Clipped gradients, by Opacus if it has formulas for their norms, otherwise one by one."""
 
 import logging
 from typing import Self
@@ -14,7 +14,7 @@ log = logging.getLogger("secure-fedrec")
 
 
 class ExampleGradients:
-    """Sums of clipped gradients of one model, by the faster way that gives them; a context.
+    """Sums of clipped gradients of one model, by the faster possible way; a context.
 
     Args:
         model: has passed ``require_clippable``.

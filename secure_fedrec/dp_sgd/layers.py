@@ -1,4 +1,4 @@
-"""Which models can be clipped, and which of them by Opacus, decided before training."""
+"""Decides before training which models can be clipped, and which of them by Opacus."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -29,7 +29,7 @@ _WEIGHT_HOOKS = {
 
 
 class WithoutNormsError(ConfigError):
-    """Opacus does not know the norms of examples' gradients; each has to be formed by itself."""
+    """Opacus cannot compute the norms of examples' gradients, so each is computed separately."""
 
 
 def refused(name: str, problem: str) -> ConfigError:
@@ -112,8 +112,8 @@ def _problem_of_table(layer: nn.Embedding | nn.EmbeddingBag) -> str | None:
 def _hook_of(layer: nn.Module) -> str | None:
     """What is wrong with a layer's hooks, if it has any.
 
-    They change what a layer is given, gives or is told of its gradient where Opacus' own hooks do
-    not see it. The old ``weight_norm`` and ``spectral_norm`` are such hooks.
+    They change a layer's input, output or gradient without Opacus' hooks seeing it. The old
+    ``weight_norm`` and ``spectral_norm`` are such hooks.
     """
     for held, name in _MODULE_HOOKS.items():
         for hook in getattr(layer, held).values():
@@ -178,10 +178,10 @@ def _too_coarse(key: str, named: str, advice: str) -> ConfigError:
 
 
 def require_no_own_backward(nodes: Iterable[Any]) -> None:
-    """Tell functions with a backward pass written by hand, except Opacus' own hooks.
+    """Report functions with a backward pass written by hand, except Opacus' own hooks.
 
-    Their effect on a gradient may depend on its size, so that no batch that was tried shows that of
-    the next.
+    Their effect on a gradient may depend on its size, so a test on one batch does not cover the
+    next.
 
     Args:
         nodes: nodes of the autograd graph behind the losses.
@@ -200,7 +200,7 @@ def require_no_own_backward(nodes: Iterable[Any]) -> None:
 
 
 class TensorHooksTold(TorchFunctionMode):
-    """A context that tells hooks put on a tensor, parameters aside: those are looked at."""
+    """A context that reports hooks on tensors; those on parameters are checked elsewhere."""
 
     def __torch_function__(
         self,

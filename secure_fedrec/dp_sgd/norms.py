@@ -1,10 +1,10 @@
-"""Norms of examples' gradients: Opacus' ghost norms, of linear layers without loss of digits.
+"""Norms of examples' gradients: Opacus' ghost norms, without loss of digits for linear layers.
 
-The norm of sum_t g_t a_t^T, g_t and a_t being what the backward and the forward pass have at place
-t of a sequence, is the root of sum_{s,t} (g_s . g_t)(a_s . a_t) (Li, Tramer, Liang and Hashimoto
-2022). Where the terms cancel, as those of a positive and a negative item whose features have a
-large part in common, next to nothing is left of 24 bits: in float32 the root is too small, 0 even,
-and such an example would go unclipped. Products of float32 numbers are exact in float64.
+The norm of sum_t g_t a_t^T, with g_t and a_t of the backward and the forward pass at place t of a
+sequence, is the root of sum_{s,t} (g_s . g_t)(a_s . a_t) (Li, Tramer, Liang and Hashimoto 2022).
+If terms cancel, as for a positive and a negative item with similar features, hardly any of the 24
+bits are left: in float32 the root can be too small, even 0, and the example would not be clipped.
+Products of float32 numbers are exact in float64.
 """
 
 from collections.abc import Mapping, Sequence

@@ -20,8 +20,8 @@ from secure_fedrec.models.graph import graph_nodes
 class SingleGradients:
     """Sums of clipped gradients of one model, each formed by a backward pass of its own.
 
-    An example adds the autograd gradient of its own loss, whatever the model does: weights that are
-    tied or used twice, recurrent layers, attention. It is clipped as it is.
+    An example adds the autograd gradient of its own loss, for any model: with tied weights, weights
+    used twice, recurrent layers or attention. That gradient is clipped directly.
 
     Args:
         model: has passed ``require_clippable``.
@@ -75,7 +75,7 @@ class SingleGradients:
             weight.grad = part * factor if weight.grad is None else weight.grad + part * factor
 
     def _learn(self, batch: Batch, chosen: Tensor) -> Learned:
-        """The chosen rows' losses; gradients by the other rows do not enter a sum."""
+        """The chosen rows' losses; other rows do not contribute to a sum."""
         used = {each.device.index for each in self._weights.values() if each.is_cuda}
         devices = sorted(index for index in used if index is not None)
         with torch.random.fork_rng(devices=devices):

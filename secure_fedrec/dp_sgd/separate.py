@@ -1,7 +1,7 @@
 """Checks that each row of losses depends on one example only, not on others or on the batch size.
 
-A gradient that is clipped must be of one example. So the losses of some rows must be the same, with
-their gradients, beside other examples and in a larger batch. This is tried on the first batch.
+A clipped gradient must depend on one example. So losses of rows, and their gradients, must not
+change with other examples or in a larger batch. This is tried on the first batch.
 """
 
 from collections.abc import Callable
@@ -18,16 +18,17 @@ from secure_fedrec.protection.dp.sampler import secret_words
 Batch: TypeAlias = tuple[Tensor, ...]
 
 TOLERANCE = 2.0**-10
-"""Relative difference that floating-point error may make; so much of the clip is set aside."""
+"""Largest relative floating-point error, and the share of the clip that is set aside for it."""
 
 _FEWER, _MORE = 1.5, 2.5
-"""Between these, twice the examples have as many times the losses, if these are random."""
+"""If losses are random, doubling the batch must change them by a factor outside this range to be
+refused."""
 
 _REPEATED = 4
-"""Losses that are the same so often are not random."""
+"""Number of equal repetitions after which losses count as not random."""
 
 _DRAWN = 1024
-"""Random losses over which a mean is taken, at least."""
+"""Fewest random losses in a mean."""
 
 
 class Learned(NamedTuple):
@@ -59,11 +60,11 @@ def losses_of(found: Tensor, count: int) -> Tensor:
 def require_separate(name: str, batch: Batch, learn: Callable[[Batch, Tensor], Learned]) -> None:
     """Refuse losses, or inputs of layers, whose rows are not one example each.
 
-    The losses of a random half of the batch must have no gradient in the rows of the other, nor the
-    other's in its: a maximum is moved by one of them at least. This finds negatives from the batch,
-    and first dimensions that count something else and happen to be as long as the batch. And they
-    must be the same, with their gradients, beside other examples: this finds what autograd does not
-    see, as statistics of the batch that are detached.
+    The losses of a random half of the batch must not have gradients in the rows of the other half,
+    and vice versa: a maximum depends on one of them at least. This detects negatives from the
+    batch, and first dimensions that only happen to be as long as the batch. Losses and gradients
+    must also be the same with other examples in the batch: this detects dependence that autograd
+    does not show, such as detached statistics of the batch.
 
     Args:
         name: name of the model.
@@ -117,11 +118,11 @@ def _apart(first: Tensor, second: Tensor) -> bool:
 
 
 def require_no_batch_size(model: nn.Module, batch: Batch, find: Callable[[Batch], Tensor]) -> None:
-    """Refuse losses that depend on how many examples are in the batch, as those divided by it.
+    """Refuse losses that depend on the size of the batch, such as losses divided by it.
 
-    One example more would move the others' gradients, each by less than its clip and all together
-    by more. Random numbers of the layers are switched off where that is enough; where the losses
-    still draw some, only a factor of about two between a batch and its double is found.
+    One more example would then change the others' gradients, by more than the clip in total. Random
+    numbers of layers are switched off; if losses still draw some, only a factor of about two
+    between a batch and its double is detected.
 
     Args:
         model: whose training mode is kept.

@@ -59,13 +59,14 @@ def train_privately(
             and group normalisation) and every trainable parameter is used once per forward pass, by
             a call of its own layer on a tensor whose first dimension counts the examples: an item
             table that scores positives and negatives is called once, on both stacked along a later
-            dimension. All else (recurrent layers, attention, bags of embeddings, tied weights) is
-            trained example by example, with one backward pass each. Rows of ``padding_idx`` stay.
+            dimension. Everything else (recurrent layers, attention, bags of embeddings, tied
+            weights) is trained example by example, with one backward pass each. Rows of
+            ``padding_idx`` stay.
         data: tensors of equal first dimension, one row per example.
         losses: per-example losses, float[n]; it must call the model it is given, and each loss must
             depend on its own example only (no negatives from the batch, no statistics of it,
-            detached or not, no division by its size, in any batch: only the first is searched for
-            them); random numbers come from torch's default generator.
+            detached or not, no division by its size; only the first batch is checked); random
+            numbers come from torch's default generator.
         optimizer: over the model's trainable parameters.
         config: settings.
 
@@ -76,8 +77,8 @@ def train_privately(
     Raises:
         ConfigError: the data are empty or of unequal lengths, the model is not as above, the
             optimiser holds other parameters, or ones that no example's loss uses, or the losses are
-            not one per example or mix the examples. What the losses do shows at the first batch
-            that is not empty; the parameters are then as after the last good step.
+            not one per example or mix the examples. Losses are checked at the first batch that is
+            not empty; the parameters then have the values of the last good step.
         EncodingError: training diverged; the parameters are as after the last good step.
     """
     training = model.training
@@ -139,7 +140,7 @@ def _require_used(
 
 
 def _padding_rows(model: nn.Module) -> list[tuple[Tensor, Tensor]]:
-    """Rows of tables that stand for no item, and their values."""
+    """Padding rows of tables, and their values."""
     rows = [
         layer.weight.detach()[layer.padding_idx]
         for layer in model.modules()

@@ -1,13 +1,13 @@
-"""A mix cascade as processes: cells over TCP, from senders through every layer to where paths end.
+"""A mix cascade as processes: cells over TCP, from senders through every layer to the recipients.
 
 A connection brings cells of one size, the layer's: u32 count | the cells; and hears u32, how many
-were read. Cells are sealed to the node that gets them and to all behind it, so the lines need no
-protection of their own; an observer of the lines sees how many cells go where and when, as of any
-mix network. A node's key lives in its process only and ends with it, and cells of its epoch are
-lost with it: their senders miss them in the recipient's list of receipts, and hand in anew under
-the next directory.
+were read. Cells are sealed to the node that gets them and to all behind it, so the lines are not
+encrypted further; an observer of the lines sees how many cells go where and when, as in any mix
+network. A node's key exists only in its process, and cells of its epoch are lost with it: their
+senders do not find them in the recipient's list of receipts, and send again under the next
+directory.
 
-A directory is the operator's to sign: "SFMD" | 64 signature | ``Directory.encode``. A party that
+A directory is signed by the operator: "SFMD" | 64 signature | ``Directory.encode``. A party that
 could insert its own keys would control every mix at once.
 """
 
@@ -76,12 +76,12 @@ def load_directory(path: Path, operator: bytes) -> Directory:
 
 
 def hand_in(cells: Sequence[bytes], address: Address, *, patience: float = _PATIENCE) -> None:
-    """Bring cells to a node.
+    """Send cells to a node.
 
     Args:
         cells: all of one size.
         address: address of the node.
-        patience: seconds to wait for it to be there, and for its answer.
+        patience: seconds to wait for the connection, and for the answer.
 
     Raises:
         HostError: the node does not answer in time, or has not read all of them.
@@ -103,7 +103,7 @@ def hand_in(cells: Sequence[bytes], address: Address, *, patience: float = _PATI
 
 
 class Inlet:
-    """Where a node takes cells in: a listening socket, and a thread per connection.
+    """A node's inlet for cells: a listening socket, and a thread per connection.
 
     Args:
         listen: host and port; port 0 takes a free one.
@@ -165,7 +165,7 @@ class Inlet:
 
 
 class Mix:
-    """A mix's process: takes cells in, and brings every batch to the next nodes.
+    """A mix's process: receives cells, and sends every batch to the next nodes.
 
     Args:
         node: the mix, with the key of the directory's epoch.
@@ -175,7 +175,7 @@ class Mix:
         addresses: addresses of the nodes of the next layer, by number.
 
     Attributes:
-        inlet: where cells come in.
+        inlet: the inlet for cells.
 
     Raises:
         OSError: the address is not free.
@@ -196,7 +196,7 @@ class Mix:
         self.inlet = Inlet(listen, directory.config.size_at(layer), node.receive, self._mix)
 
     def close(self) -> None:
-        """Take in no more cells; cells in transit are still delivered."""
+        """Stop receiving cells; cells in transit are still delivered."""
         self.inlet.close()
         for carrier in self._carriers:
             carrier.join()
@@ -210,7 +210,7 @@ class Mix:
             self._carriers.append(carrier)
 
     def _carry(self, batch: Sequence[bytes]) -> None:
-        """Bring a batch to the next nodes, to each its cells in the order of the batch."""
+        """Send a batch to the next nodes, each node's cells in the order of the batch."""
         groups: dict[int, list[bytes]] = {}
         for cell in batch:
             groups.setdefault(address_of(cell).node, []).append(cell)

@@ -88,7 +88,7 @@ def as_part(part: str, columns: Columns) -> dict[str, npt.NDArray[Any]]:
 
 
 def part_of(columns: Mapping[str, Any], part: str) -> dict[str, Any]:
-    """Inverse of ``as_part``; arrays of other parts do not count."""
+    """Inverse of ``as_part``; ignores arrays of other parts."""
     prefix = f"{part}."
     return {key.removeprefix(prefix): columns[key] for key in columns if key.startswith(prefix)}
 
@@ -100,7 +100,7 @@ def public_columns(public: PublicState) -> dict[str, npt.NDArray[Any]]:
 
 
 def public_state_of(columns: Columns) -> PublicState:
-    """Inverse of ``public_columns``; other arrays beside them do not count."""
+    """Inverse of ``public_columns``; ignores other arrays."""
     round_, table = int(columns["round"]), np.asarray(columns["table"])
     return PublicState(round=round_, table=table, extras=part_of(columns, "extras"))
 
@@ -114,6 +114,6 @@ def generation_columns(generations: Mapping[bytes, int]) -> dict[str, npt.NDArra
 
 
 def generations_of(columns: Columns) -> dict[bytes, int]:
-    """Inverse of ``generation_columns``; other arrays beside them do not count."""
+    """Inverse of ``generation_columns``; ignores other arrays."""
     pairs = zip(columns["keys"], columns["numbers"].tolist(), strict=True)
     return {key.tobytes(): number for key, number in pairs}

@@ -1,4 +1,4 @@
-"""What a federation learns from, and how it is judged: all that an engine needs of the data."""
+"""The data of a federation and its evaluation, as an engine needs them."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -37,8 +37,8 @@ class Problem:
         n_rows: rows of the shared table; 0 where the algorithm sets the sizes of its blocks.
         evaluate: measures a state; None does not measure.
         knowledge: public facts about the data, as JSON values.
-        popularity: int64[n_rows], clients that hold each item, in place of a public popularity.
-            None where rows are not items.
+        popularity: int64[n_rows], clients that hold each item, if popularity is public. None where
+            rows are not items.
     """
 
     vault: Vault
@@ -86,9 +86,9 @@ def sizes_of(
 
 
 def upload_rows(algorithm: Algorithm, vault: Vault, n_rows: int) -> IntArray:
-    """int64[n], rows each client sends, at most, unless the algorithm says it itself.
+    """int64[n], most rows each client sends, unless the algorithm states it.
 
-    Of a block of items one row per example, of any other block all of its rows.
+    For a block of items one row per example, for any other block all of its rows.
     """
     if isinstance(algorithm, SizedUploads):
         return algorithm.upload_rows(vault, n_rows)
@@ -126,7 +126,7 @@ def state_bytes(algorithm: Algorithm, problem: Problem) -> int:
 def step_bytes(algorithm: Algorithm, vault: Vault, n_rows: int) -> IntArray:
     """int64[n], bytes that each client's step works in, as the algorithm says or by its messages.
 
-    A row that is sent is there as reals and as words; an example is a number of an item and a real.
+    A sent row is held as reals and as words; an example as an item number and a real.
     """
     if isinstance(algorithm, SizedSteps):
         return algorithm.step_bytes(vault, n_rows)

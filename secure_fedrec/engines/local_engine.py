@@ -49,8 +49,8 @@ class CohortConfig(Settings, section="cohort"):
     Args:
         clients_per_round: size of the cohort, drawn uniformly without replacement; without one, all
             clients are invited.
-        everybody_in: rounds, from 1, to which all clients are invited all the same: what is
-            measured there is of all clients, after training by cohorts.
+        everybody_in: rounds, from 1, to which all clients are nevertheless invited, to measure all
+            clients after training by cohorts.
 
     Raises:
         ConfigError: a number is below 1, or all clients are invited to every round anyway.
@@ -125,11 +125,12 @@ class LocalEngine:
         cohort: who is invited.
         participants: overrides cohort and collector, round -> clients; used to give a twin run the
             very same participants.
-        batch_bytes: what the clients of a batch work in, about. None is what a processor's cache
-            holds, which is fastest for sparse rows, or 64 ordinary clients, up to 32 MiB.
+        batch_bytes: approximate working memory of the clients of a batch. None is the size of a
+            processor's cache, which is fastest for sparse rows, or that of 64 typical clients, up
+            to 32 MiB.
         undo_bytes: memory for undoing a failed round; the rest goes to a file.
-        measure_every: clients whose steps measure what they trained do so every so many rounds, and
-            in the last.
+        measure_every: rounds between measurements by clients whose steps can measure; the last
+            round is always measured.
 
     Raises:
         ConfigError: the stack has a cloak, and the algorithm no ratings for it to cover; or it was
@@ -228,10 +229,11 @@ class LocalEngine:
         return self._evaluate(self.public, self.vault)
 
     def state(self, *, copied: bool = True) -> dict[str, npt.NDArray[Any]]:
-        """Everything a resumed run needs to go on to the same bits.
+        """Everything that a resumed run needs to reach the same bits.
 
         Args:
-            copied: private tables are copied; else they are views that training goes on in.
+            copied: whether private tables are copied; otherwise they are views that training will
+                change.
         """
         return {
             **public_columns(self.public),
@@ -262,7 +264,7 @@ class LocalEngine:
         return session.close(), own
 
     def _exchange(self, round_: int, participants: IntArray) -> None:
-        """Let clients give each other what no sum takes in."""
+        """Let clients exchange the rows that are not summed."""
         algorithm = self.algorithm
         if not isinstance(algorithm, Exchanging) or not len(participants):
             return
@@ -297,7 +299,7 @@ class LocalEngine:
         self.wire.send(messages, targets=clients)
 
     def _batches(self, order: IntArray) -> Iterator[IntArray]:
-        """Consecutive runs of clients that work in about ``batch_bytes`` each."""
+        """Consecutive runs of clients with about ``batch_bytes`` of working memory each."""
         if not len(order):
             return
         cost = np.cumsum(self._costs[order])
@@ -338,8 +340,8 @@ def require_fits(algorithm: Algorithm, stack: Stack, n_rows: int) -> None:
 def require_arrays(algorithm: Algorithm, start: PublicState, public: PublicState) -> None:
     """Check the arrays of a public state, but for those that single clients are sent.
 
-    A client's items are rows of the table, in compiled loops too; and what fails in training keeps
-    the client from the round. So a state of other arrays reaches no client's training.
+    Compiled loops index the table by item, and a failure in training keeps the client from the
+    round. So a state with other arrays must not reach a client's training.
 
     Args:
         algorithm: whose state it is.
@@ -388,7 +390,7 @@ def _require_blocks(algorithm: Algorithm, stack: Stack, n_rows: int) -> None:
 
 
 def _require_singles(algorithm: Algorithm, stack: Stack) -> None:
-    """Refuse an algorithm that reads single uploads a stack that is not known to show them."""
+    """Refuse an algorithm that reads single uploads, unless the stack is known to show them."""
     if not isinstance(algorithm, ReadsSingles):
         return
     known, layers = stack.traits, [*stack.describe()["layers"]]

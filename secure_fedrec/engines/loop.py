@@ -54,7 +54,7 @@ Terms = TypeVar("Terms", MaskedMean, NoisedMean)
 log = logging.getLogger("secure-fedrec")
 
 _OWN: Final = frozenset({"beacon", "clip", "noise_multiplier", "rounds", "metrics", "keeps_state"})
-"""Settings of the terms that are arguments of ``protect``, or say nothing in one process."""
+"""Settings of the terms that are arguments of ``protect``, or have no effect in one process."""
 
 _SENT: Final = (Kind.ADVERTISE, Kind.SHARES, Kind.UPLOAD, Kind.CONFIRM, Kind.REVEAL)
 """Messages of a round that clients send."""
@@ -81,21 +81,21 @@ class RoundMean:
 
 
 class Protection:
-    """Protected averages of one loop; ``protect`` makes one of a few figures.
+    """Protected averages of one loop; ``protect`` makes one from a few arguments.
 
     Args:
-        model: the state_dict, as it is before training; its values do not count.
+        model: the state_dict, as before training; its values are not used.
         terms: which arrays are shared, and how.
         clients: their numbers.
-        cohort: clients in a round, where a loop chooses some of them; by default all. Terms of an
-            active server take all.
+        cohort: clients in a round, where a loop chooses some of them; by default all. Terms with an
+            active server require all clients.
         delta: delta of the price; with noise alone.
 
     Attributes:
         terms: as given.
         shared: the arrays of the model that are summed; the others stay at the client.
         federation: the keys of all parties.
-        rounds: rounds begun. An abandoned round counts: its vectors may have been sent.
+        rounds: rounds begun. An abandoned round counts, since its vectors may have been sent.
 
     Raises:
         ConfigError: clients repeat, the terms do not fit them or the model, a cohort that cannot
@@ -146,7 +146,7 @@ class Protection:
         """What the rounds begun so far have cost; None before the first, and without noise.
 
         It is the price of each client's whole contribution against the server, which sees who
-        takes part: that a loop chooses clients at random makes it no smaller.
+        takes part: so choosing clients at random does not make it smaller.
         """
         return self._claim(self.rounds) if self.rounds else None
 
@@ -162,19 +162,20 @@ class Protection:
         start: StateDict,
         drops: Mapping[int, Kind] | None = None,
     ) -> RoundMean:
-        """One round: the model moved by the protected mean of what clients moved it by.
+        """One round: the model changed by the protected mean of the clients' changes.
 
-        Clients that hand in nothing, or count 0, are gone before the round: the mean is that of
-        the others, the result says who is missing, and so does a warning of the log.
+        Clients that hand in nothing, or have weight 0, are left out before the round: the mean is
+        that of the others; the result and a warning in the log state who is missing.
 
         Args:
             updates: the state_dict that each client has after training, by number, and its weight,
-                a whole number; 1 without one. Noise takes no weights, since all count alike.
+                a whole number; 1 without one. Noise does not allow weights, since all count
+                equally.
             start: the state_dict that they all began with. Against an active server a client
-                answers once for each.
+                answers only once per start.
             drops: for simulations: clients that vanish in the middle of a round, and the message
-                that each is the first not to send. A client named here without an update was chosen
-                for the round and has dropped out.
+                that each is the first not to send. A client named here without an update was
+                chosen for the round and has dropped out.
 
         Raises:
             ConfigError: a client is not one of this federation, the round is not of so many clients
@@ -183,7 +184,7 @@ class Protection:
             MisfitError: an array is missing, unknown, of another shape, or of no floats, or
                 ``start`` differs from the model that was protected; names client and array.
             EncodingError: a value is not finite, or it or a weight is beyond what was settled;
-            names client and array. No vector of the round has been masked then.
+            names client and array. Then no vector of the round was masked.
             RefusalError: all rounds that the noise was made for have been run.
             ProtocolError: too few clients were left; the round gives no result.
         """
@@ -254,7 +255,7 @@ class Protection:
         before: StateDict,
         at: Standing,
     ) -> tuple[dict[int, EncodedVector], dict[int, str]]:
-        """Words of the clients that take part, and why others that handed in something do not."""
+        """Words of the clients that take part, and reasons why others do not."""
         vectors, out = {}, {}
         for client, handed in updates.items():
             try:
@@ -315,17 +316,19 @@ def protect(
     cohort: int | None = None,
     **settings: Any,
 ) -> Protection:
-    """Protect the average of a loop: masks, and with ``epsilon`` noise that keeps to it.
+    """Protect the average of a loop by masks and, with ``epsilon``, by noise within that budget.
 
     Args:
         model: the state_dict, as it is before training.
         clients: their numbers, or how many there are (0, 1, ...).
-        clip: without noise the largest magnitude by which one value may move in a round, or one
-            for each array by pattern: what moves further is refused. With noise the L2 norm that
-            all that a client shares is shortened to.
-        rounds: rounds that the budget is for; one more is refused. Given exactly with ``epsilon``.
+        clip: without noise, the largest change of one value in a round, or one per array by
+            pattern; larger changes are refused. With noise, the L2 norm to which a client's whole
+            contribution is shortened.
+        rounds: rounds that the budget is for; one more is refused. Required with ``epsilon``, and
+            not allowed without.
         epsilon: budget of each client over all rounds, against a server that sees who takes part.
-        delta: probability that is left out of it; given exactly with ``epsilon``.
+        delta: probability that is left out of it; required with ``epsilon``, and not allowed
+            without.
         cohort: as of ``Protection``.
         **settings: of ``MaskedMean`` or, with ``epsilon``, of ``NoisedMean``: ``shared`` and
             ``private``, patterns of names (by default all arrays of floats but BatchNorm's
@@ -335,7 +338,7 @@ def protect(
             ``min_survivors`` is by default what ``dropout`` leaves of a round.
 
     Returns:
-        What takes the place of the average in the loop: ``Protection.mean``.
+        The object whose ``mean`` replaces the average in the loop (``Protection.mean``).
 
     Raises:
         ConfigError: a setting is unknown, missing or out of range, no noise keeps to the budget, or
@@ -451,7 +454,7 @@ def _within(
 def _missing(
     invited: IntArray, outcome: RoundOutcome, vectors: Iterable[int], out: Mapping[int, str]
 ) -> dict[int, str]:
-    """Why clients are not in a sum: by what they say, by the server, or since they fell silent."""
+    """Why clients are not in a sum: their own reason, the server's, or that they fell silent."""
     silent = dict.fromkeys(vectors, "fell silent in the middle of the round")
     why = {**silent, **outcome.dropped, **outcome.aborted, **out}
     absent = sorted(set(invited.tolist()) - set(outcome.survivors.tolist()))

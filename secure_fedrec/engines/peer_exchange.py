@@ -1,7 +1,7 @@
-"""What travels beside uploads: rows from client to client, and parts of the state for some of them.
+"""Messages besides uploads: rows from client to client, and parts of the state for some clients.
 
-Neither passes a layer of protection. An exchange is seen by the two clients at its ends, a part by
-the server and by those it is addressed to; both are metered and recorded like any message.
+Layers of protection do not cover them. An exchange is seen by the two clients at its ends, a part
+by the server and by those it is addressed to; both are metered and recorded like any message.
 """
 
 from collections.abc import Sequence
@@ -107,7 +107,7 @@ class PeerExchange:
 
 
 def joined_rows(blocks: Sequence[RowBlock]) -> RowBlock:
-    """The segments of several blocks, block after block; values of no rows have no width.
+    """The segments of several blocks, one block after the other; an empty block may have any width.
 
     Raises:
         WireError: rows are not of one width.

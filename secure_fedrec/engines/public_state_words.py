@@ -1,4 +1,4 @@
-"""The public state as words: for collectors under which clients keep it from the server."""
+"""The public state as words, for collectors whose clients keep it secret from the server."""
 
 from dataclasses import dataclass, replace
 
@@ -30,7 +30,7 @@ class PublicStateWords:
         return _words(self.public)
 
     def read(self, words: WordArray) -> PublicState:
-        """The state with other bits: of the same round and shapes."""
+        """The state with other bits, of the same round and shapes."""
         before = self.public
         shapes = {
             "": before.table.shape,
@@ -44,7 +44,7 @@ class PublicStateWords:
         return PublicState(round=before.round, table=table, extras=arrays)
 
     def after(self, words: WordArray, aggregate: Aggregate) -> WordArray:
-        """The bits of the state that the server's step makes of another one of the same shapes."""
+        """The bits of the state after the server's step from another state of the same shapes."""
         named = replace(aggregate, layout=self.layout)
         return _words(self.algorithm.server_step(self.read(words), named))
 

@@ -61,7 +61,7 @@ def ranking_problem(
     cutoff: int = 10,
     seed: int = 0,
 ) -> Problem:
-    """Training ratings in the vaults; how far up every client's held-out item is ranked.
+    """Training ratings in the vaults; the rank of every client's held-out item.
 
     Args:
         algorithm: its predictions are the scores.
@@ -140,7 +140,7 @@ def held_out_ranks(
 
 
 def trained_scale(algorithm: Algorithm, scale: RatingScale) -> RatingScale:
-    """The scale that an algorithm trains on, of that of the ratings."""
+    """The scale on which an algorithm trains, from that of the ratings."""
     normalises = isinstance(algorithm, NormalisesRatings) and algorithm.normalises_ratings
     return scale.normalised if normalises else scale
 

@@ -1,4 +1,4 @@
-"""A recorded run: the engine, what every party saw, and, apart, the truth that none saw."""
+"""A recorded run: the engine, what every party saw, and separately the truth that no party saw."""
 
 import math
 from collections import defaultdict
@@ -129,7 +129,7 @@ class RecordedRun:
         return np.setdiff1d(due, self.absent.get(round_, np.zeros(0, dtype=np.int64)))
 
     def run_round(self) -> RoundReport:
-        """One round; private tables of rounds with payloads go to the truth."""
+        """Run one round; private tables of rounds with payloads are stored in the truth."""
         round_ = self.completed + 1
         if round_ in self._policy.payload_rounds:
             for kind, columns in private_columns(self.engine.vault):
@@ -144,7 +144,7 @@ class RecordedRun:
     def save(self, directory: Path, *, run_id: str) -> None:
         """Write a checkpoint of the state after the last completed round.
 
-        What was recorded up to it is sealed first.
+        The recording up to it is sealed first.
 
         Raises:
             OSError: one of them could not be written; the earlier one is as it was.
@@ -203,7 +203,7 @@ class RecordedRun:
 
 
 def private_columns(vault: Vault) -> Iterator[tuple[str, dict[str, npt.NDArray[Any]]]]:
-    """Private tables as they go to the truth: kind and columns of each."""
+    """Private tables in the form of the truth: kind and columns of each."""
     for name, values in vault.tables().items():
         columns: dict[str, npt.NDArray[Any]] = {"values": values}
         if name in vault.ragged_names():

@@ -2,9 +2,9 @@
 
 A recording grows by one folder per round, and its seal with it: ``recording.json`` names every file
 of ``transcript/`` and ``truth/`` that a run has completed. It is written before the checkpoint of
-the same rounds, so that it never knows less than a checkpoint does; what it knows beyond is
-dropped on resume. Neither guards against the owner of the folder: they detect files that were lost,
-cut off, mixed up or edited by mistake.
+the same rounds, so it always covers the checkpoint's rounds; later rounds are dropped on resume.
+Neither protects against the owner of the folder: they detect files that were lost, truncated, mixed
+up or edited by mistake.
 """
 
 import json
@@ -55,7 +55,7 @@ class RecordingSeal:
         return cls(directory, {str(name): str(d) for name, d in files.items()}, rounds=rounds)
 
     def extend(self, rounds: int) -> None:
-        """Take in what was recorded up to a completed round, and write the seal.
+        """Add the files recorded up to a completed round, and write the seal.
 
         Raises:
             OSError: it could not be written; the old one is unchanged.
@@ -113,7 +113,7 @@ class RecordingSeal:
 
 
 def require_complete(directory: Path, rounds: int) -> None:
-    """Refuse to conclude anything from a recording that is not whole.
+    """Refuse a recording that is not complete.
 
     Args:
         directory: run folder.
@@ -134,7 +134,7 @@ def require_complete(directory: Path, rounds: int) -> None:
 
 
 def _recorded(directory: Path) -> Iterator[tuple[str, int]]:
-    """Finished files of a recording and the rounds they are of, 0 where of none, sorted."""
+    """Finished files of a recording and their rounds, 0 without a round, sorted."""
     for store in _STORES:
         for path in sorted((directory / store).rglob("*")):
             name = path.relative_to(directory)

@@ -32,12 +32,12 @@ def _array(name: str, value: Any) -> Any:
 
 
 def like(before: Any, array: NDArray[Any]) -> Any:
-    """An array of the kind that another one is: of a tensor, a tensor of its dtype and device."""
+    """An array of the same kind as another one: for a tensor, a tensor of its dtype and device."""
     return before.new_tensor(array) if hasattr(before, "new_tensor") else np.asarray(array)
 
 
 def with_weight(handed: Any) -> tuple[StateDict, Any]:
-    """What a client handed in: a state_dict, or a pair of one and a weight, which is 1 without.
+    """A client's update: a state_dict, or a pair of one and a weight, by default 1.
 
     Raises:
         MisfitError: it is neither.

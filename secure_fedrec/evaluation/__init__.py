@@ -1,9 +1,9 @@
-"""Measures of quality: of predicted ratings and scores, and of what a model says of users.
+"""Measures of quality: of predicted ratings and scores, and of a model's user representations.
 
-``figures`` says what is measured; ``baselines`` is what trivial rules reach; ``ratings`` is rating
-error as FedRec++ reports it; ``scores``, ``characteristics`` and ``similarity`` are what HPFL
-reports. Recommendation of items is judged by ``protocols`` (what is held out), ``ranks`` (where a
-model puts it), ``oracles`` and ``leaks`` (what is found without a model), ``f1`` and ``overlap``;
+``figures`` lists what is measured; ``baselines`` has trivial rules; ``ratings`` is rating error as
+FedRec++ reports it; ``scores``, ``characteristics`` and ``similarity`` are what HPFL reports.
+Recommendation of items is judged by ``protocols`` (what is held out), ``ranks`` (where a model puts
+it), ``oracles`` and ``leaks`` (what is found without a model), ``f1`` and ``overlap``;
 ``intervals`` belong to all.
 """
 

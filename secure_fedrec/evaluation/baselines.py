@@ -1,7 +1,7 @@
 """Trivial rules that a model must beat to be worth its cost.
 
 A rule is *local* if every client can follow it alone, from its own training examples: no message,
-no sum, nothing to protect. The others need sums over clients, which are as federated as a model.
+no sum, nothing to protect. The others need sums over clients, as a model does.
 """
 
 from collections.abc import Callable, Mapping
@@ -21,7 +21,7 @@ class Rule:
 
     Args:
         figures: by the names of the model's own.
-        local: whether a client needs nothing but its own examples.
+        local: whether a client needs only its own examples.
     """
 
     figures: Mapping[str, float]
@@ -77,8 +77,8 @@ def best_gain(
         own: the model's figure.
         rules: by name.
         metric: which figure.
-        local_only: leave out rules that need sums over clients: beside a promise that no exact sum
-            is released they cannot be followed.
+        local_only: leave out rules that need sums over clients, which cannot be used if no exact
+            sum is released.
 
     Returns:
         None where no rule has the figure.

@@ -1,4 +1,4 @@
-"""How well a model's hidden characteristics order users and attributes (HPFL, eq. 9, 10).
+"""How well a model's hidden characteristics rank users and attributes (HPFL, eq. 9, 10).
 
 A model gives every user one number per attribute, h_uk (eq. 8): a student's capability in a
 concept, a viewer's liking of a genre. The records give a mean score per user and attribute. Both
@@ -40,20 +40,20 @@ def mean_scores(
 def degree_of_agreement(
     characteristics: FloatArray, means: FloatArray, clients: IntArray, *, ties: bool = True
 ) -> float | None:
-    """Agreement on which of two users is ahead, over users of different clients (eq. 9).
+    """Agreement on the larger of two users' values, for users of different clients (eq. 9).
 
     For attribute k: among the ordered pairs (a, b) of users of different clients that both have
-    records with k, and of which the model puts a strictly ahead, the share of those whose mean
-    score is strictly ahead, too. Equation 9 prints the sum over two clients; here it runs over all
-    pairs of clients at once. Attributes without a pair are left out of the mean.
+    records with k, and in which the model's value of a is strictly larger, the share in which a's
+    mean score is strictly larger as well. Equation 9 prints the sum over two clients; here it runs
+    over all pairs of clients at once. Attributes without a pair are left out of the mean.
 
     Args:
         characteristics: float64[U, K], h.
         means: float64[U, K], mean scores; NaN without records.
         clients: int64[U], client of each user.
         ties: whether pairs of equal mean score count, as disagreement, which is what is printed.
-            Where users have few records of an attribute, many pairs are such, and guessing is
-            right about less than half of all; without them, about half.
+            If users have few records of an attribute, many pairs are equal, and a guess is right
+            for less than half of all; without them, for about half.
 
     Returns:
         The mean over attributes, in [0, 1]; None where no attribute has a pair.
@@ -75,11 +75,11 @@ def ndcg_of_characteristics(characteristics: FloatArray, means: FloatArray) -> f
     """Agreement on the order of a user's attributes (eq. 10).
 
     DCG(u) = sum over ranks k of gain / (log2(k) + 1), where the attributes of u's records are
-    ranked by mean score; the ideal DCG ranks them by h. The denominator is the printed one. A gain
-    must not be negative, which h may be: it is h less the smallest h of the user's attributes, so
-    no constant added to a user's characteristics changes the measure. Attributes of equal mean
-    score share the mean of their ranks' discounts: the DCG expected of a random order among them,
-    which the numbering of the attributes cannot change.
+    ranked by mean score; the ideal DCG ranks them by h. The denominator is as printed. A gain must
+    not be negative, which h may be: it is h less the smallest h of the user's attributes, so no
+    constant added to a user's characteristics changes the measure. Attributes of equal mean score
+    share the mean of their ranks' discounts: the DCG expected of a random order among them, which
+    the numbering of the attributes cannot change.
 
     Args:
         characteristics: float64[U, K], h.

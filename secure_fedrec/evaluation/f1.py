@@ -1,8 +1,8 @@
-"""F1 of 0/1 predictions made of scores, at a printed threshold and at one tuned on training data.
+"""F1 of 0/1 predictions from scores, at a fixed threshold and at one tuned on training data.
 
-A threshold is part of a model: where positives are rare, few scores pass one half however good the
-ranking is, and the threshold decides the figure. So one is also chosen where the model may look,
-on the training pairs, and both are reported.
+A threshold is part of a model: if positives are rare, few scores exceed one half however good the
+ranking is, and the threshold determines the figure. So one is also chosen on the training pairs,
+and both are reported.
 """
 
 from dataclasses import dataclass
@@ -54,10 +54,10 @@ def f1_score(scores: FloatArray, positive: BoolArray, threshold: float) -> float
 
 
 def best_threshold(scores: FloatArray, positive: BoolArray) -> float:
-    """The threshold with the largest F1, half way between the scores that it parts.
+    """The threshold with the largest F1, half way between the scores that it separates.
 
-    Of several thresholds with the largest F1 the highest; half a unit beyond all scores does not
-    occur, as saying 1 to at least one pair is never worse than silence.
+    Of several thresholds with the largest F1 the highest is taken; none lies above all scores,
+    since predicting 1 for at least one pair is never worse.
 
     Args:
         scores: float64[N], N > 0, finite.

@@ -1,4 +1,4 @@
-"""What the figures of utility are: one record each, read by gates, reports and their reference."""
+"""The figures of utility: one record each, read by gates, reports and their reference."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -27,8 +27,8 @@ FIGURES: Mapping[str, UtilityFigure] = MappingProxyType(
         **{f"{name}_at_{CUTOFF}": figure for name, figure in RANKING_FIGURES.items()},
     }
 )
-"""Figures of utility by name, in the order of reports; which of them are measured is the data
-set's."""
+"""Figures of utility by name, in the order of reports; the data set determines which are
+measured."""
 
 LOWER_IS_BETTER = frozenset(name for name, figure in FIGURES.items() if figure.error)
 """Figures that are errors; of all others more is better."""

@@ -25,10 +25,10 @@ _DRAWN_AT_ONCE = 1 << 21
 _KEPT_BYTES = 256 * 2**20
 _DRAWN: Bounded[npt.NDArray[np.unsignedinteger]] = Bounded(_KEPT_BYTES, lambda kept: kept.nbytes)
 _HALF = 15
-"""The largest count that half a byte holds."""
+"""The largest count that fits in half a byte."""
 _PACKED_FROM = 2**25
-"""Counts from which two are kept in a byte: figures of some clients and of nearly all of them have
-draws of their own, and both have room."""
+"""Number of counts from which two are packed in a byte, so that draws for some clients and for
+nearly all of them fit in memory."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -46,7 +46,7 @@ def resampled(
 ) -> Iterator[npt.NDArray[np.unsignedinteger]]:
     """Blocks uint[<= draws, n_clients]: how often each draw with replacement took a client.
 
-    The figures of an audit share clients and draws: those drawn last are kept.
+    The figures of an audit share clients and draws, so the last draws are cached.
 
     Args:
         n_clients: clients to draw from, and how many are drawn.
@@ -68,7 +68,7 @@ def resampled(
 
 
 def _kept(n_clients: int, draws: int, seed: int) -> npt.NDArray[np.unsignedinteger]:
-    """All draws; two counts in a byte where they are many, and none is too large."""
+    """All draws, with two counts per byte if there are many and none is too large."""
     if n_clients * draws <= _PACKED_FROM:
         return np.concatenate([*_draw(n_clients, draws, seed)])
     packed = []
@@ -103,12 +103,12 @@ def _draw(n_clients: int, draws: int, seed: int) -> Iterator[npt.NDArray[np.unsi
 def percentile_interval(
     value: float, drawn: FloatArray, units: int, level: float, span: float = 1.0
 ) -> Interval:
-    """Percentile interval that holds its value, widened where all draws agree.
+    """Percentile interval that contains its value, widened if all draws agree.
 
     Where all clients have one value v (an AUC of 1.0 under a perfect attack), every draw is v and
-    the bootstrap would claim certainty. The interval then follows from "all n at v": with v taken
-    from the first client, the other n - 1 bound the share p of such clients from below [1], and
-    since an AUC lies in [0, 1] the mean lies between p v and p v + 1 - p.
+    the bootstrap would claim certainty. The interval then follows from the fact that all n clients
+    have v: with v taken from the first client, the other n - 1 bound the share p of such clients
+    from below [1], and since an AUC lies in [0, 1] the mean lies between p v and p v + 1 - p.
     """
     tail = (1.0 - level) / 2
     low, high = (float(end) for end in np.quantile(drawn, [tail, 1.0 - tail]))

@@ -1,14 +1,14 @@
 """Measures whether a protocol reveals held-out items to clients through items that are never drawn.
 
-No protocol is warned about by its name. The training draws of a run are made, the held-out items
-are ranked by "never drawn", and what that rule has over chance is a result with an interval.
+Warnings do not depend on a protocol's name. The training draws of a run are made, the held-out
+items are ranked by "never drawn", and that rule's gain over chance is a result with an interval.
 
-The verdict is an exact test and not that interval: where few items are drawn, most clients gain a
-little and the rare one whose test item was drawn loses much, and a bootstrap of clients among whom
-it happens to be missing is sure of a leak. Under a sound protocol a client's test item is as likely
-as each of its negatives to be among those that were drawn, so how many test items were drawn is a
-sum of independent trials of known odds. A handful of clients cannot reach such odds: there a
-missing warning is not evidence, but the rule's result is printed all the same.
+The verdict is an exact test and not that interval: if few items are drawn, most clients gain a
+little and rare ones whose test item was drawn lose much; a bootstrap of clients without such a one
+would be certain of a leak. Under a sound protocol a client's test item is as likely as each of its
+negatives to be among those that were drawn, so how many test items were drawn is a sum of
+independent trials of known odds. A few clients cannot reach such a probability: then a missing
+warning is not evidence, but the rule's result is printed as well.
 """
 
 from collections.abc import Callable, Mapping
@@ -25,7 +25,7 @@ from secure_fedrec.streams import Stream
 
 _CONFIDENCE: Final = 0.999
 _FALSE_WARNINGS: Final = (1.0 - _CONFIDENCE) / 2
-"""At most this share of sound protocols is warned about: one in two thousand."""
+"""Error probability of a warning about a sound protocol: one in two thousand."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,8 +36,8 @@ class Leak:
         protocol: its name.
         rounds: rounds of training.
         means: means of every oracle, HR@K and NDCG@K over clients.
-        over_chance: HR@K of the never-drawn oracle less that of the random one, clients paired;
-            99.9 % interval, of the size and not for the verdict.
+        over_chance: HR@K of the never-drawn oracle minus that of the random one, clients paired,
+            with a 99.9 % interval, which does not decide the verdict.
         probability: that a sound protocol draws as few test items, exactly.
         figures: figures of every oracle, per client.
     """
@@ -115,7 +115,7 @@ def measured_leak(
 
 
 def _as_few(case: RankingCase, drawn: BoolArray) -> float:
-    """Probability that no more test items are drawn, were each candidate as likely as another.
+    """Probability that at most as many test items are drawn, if all candidates are equally likely.
 
     Args:
         case: the case.

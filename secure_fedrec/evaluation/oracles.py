@@ -1,10 +1,10 @@
-"""Rules without a model, under a protocol: only the gain of a result over these counts.
+"""Rules without a model, under a protocol; the gain of a result over these counts.
 
 ``random`` and ``popularity`` do not need a model. ``never drawn`` follows only which items a
-client's training negatives were drawn from: under a sound protocol it is another random rule, under
-one that keeps held-out items out of the draws it finds them without knowing anything of taste.
+client's training negatives were drawn from: under a sound protocol it is another random rule; under
+one that keeps held-out items out of the draws it finds them without any knowledge of taste.
 
-Rules have ties, and a tie says nothing: each figure is its expectation over all orders of the tied.
+Rules have ties, so each figure is its expectation over all orders of tied items.
 """
 
 from collections.abc import Callable, Mapping

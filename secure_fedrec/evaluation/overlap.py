@@ -1,9 +1,9 @@
-"""Whether two rankings begin alike: rank-biased overlap (Webber, Moffat and Zobel 2010).
+"""How similarly two rankings begin: rank-biased overlap (Webber, Moffat and Zobel 2010).
 
     RBO_ext(S, T, p, k) = (X_k / k) p^k + ((1 - p) / p) sum_{d=1..k} (X_d / d) p^d,
 
-X_d the number of items that both have among their first d. The *extrapolated* form takes the
-agreement at depth k to go on below it, so that two rankings that are equal to depth k score 1:
+X_d the number of items that both have among their first d. The *extrapolated* form assumes that the
+agreement at depth k continues below it, so that two rankings that are equal to depth k score 1:
 Fed3CR reads its figure 6 that way ("1 indicates that the lists are completely identical"). The base
 form is the sum alone: with p = 0.98 it gives two equal lists of 50 items 1 - p^50 = 0.64. Fed3CR
 leaves its p open; 0.98 gives the first 50 ranks the weight that 0.9 gives the first 10 (0.85,

@@ -3,17 +3,17 @@
 Both hold out a client's latest item for the test and the one before for validation, and rank each
 among sampled items that the client never interacted with. They differ in what clients *train* on.
 
-``clean``: training negatives come from everything outside the client's training set. What is held
-out is, for the client, one unrated item among many.
+``clean``: training negatives come from everything outside the client's training set. For the
+client, a held-out item is then one unrated item among many.
 
 ``published``: the public codes of PFedRec, GPFedRec and FedRAP leave validation and test items out
 of that pool as well. The held-out item is then the one unrated item that is never pushed down, and
-a model that notices needs no taste at all (``leaks``). For side by side with printed tables only.
+a model that learns this needs no taste at all (``leaks``). Only for comparison with printed tables.
 
 Neither hides the catalogue: an item that no client trains on is in it because it is held out of
-some client's training (``RankingCase.cold``). Where items outnumber clients a test item is more
-often such a one than a negative is, and a rule that puts these first gains by it; figures of
-``warm_`` leave out the clients whose test item it is (``ranks.client_figures``).
+some client's training (``RankingCase.cold``). If items outnumber clients, test items are more often
+such items than negatives are, and a rule that ranks these first gains by it; figures of ``warm_``
+leave out the clients whose test item it is (``ranks.client_figures``).
 """
 
 from dataclasses import dataclass, field
@@ -36,7 +36,7 @@ _STREAM: Final = "evaluation negatives"
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class RankingCase:
-    """What clients train on, and what is held out of it.
+    """The training items of clients, and the held-out ones.
 
     Args:
         protocol: one of ``PROTOCOLS``.

@@ -1,4 +1,4 @@
-"""Quality of a ranking: was the held-out item among the first, and how far up?"""
+"""Quality of a ranking: whether the held-out item is among the first, and its rank."""
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
@@ -10,7 +10,7 @@ from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
 from secure_fedrec.evaluation.figure import SHARE, RankingFigure
 
 CUTOFF: Final = 10
-"""The last place that counts, in audits."""
+"""The cutoff in audits."""
 
 RANKING_FIGURES: Mapping[str, RankingFigure] = MappingProxyType(
     {
@@ -70,8 +70,8 @@ def tied_means(values: FloatArray, by_place: FloatArray) -> FloatArray:
 def held_out_rank(scores: FloatArray, item: int, candidates: BoolArray) -> int:
     """Place of an item among all candidates, from 1.
 
-    Candidates with the same score stand before it: a model that tells nothing apart has not found
-    the item.
+    Candidates with the same score stand before it: a model that does not distinguish items has not
+    found the item.
 
     Args:
         scores: float64[m].

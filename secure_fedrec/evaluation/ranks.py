@@ -1,4 +1,4 @@
-"""From a client's scores of all items to the places of what is held out of it.
+"""Computes the ranks of held-out items from a client's scores of all items.
 
 Items with the same score stand before the held-out one: a model that tells nothing apart has not
 found it. Three places per client: among the sampled negatives for validation and for the test, and
@@ -35,7 +35,7 @@ class Ranks(NamedTuple):
 
 @compiled_loop
 def place_among(scores: FloatArray, item: int, others: IndexArray) -> int:
-    """Place of an item before others, from 1; -1 ends the others. 0 without an item."""
+    """Place of an item among itself and others, from 1; -1 ends the others. 0 without an item."""
     if item < 0:
         return 0
     place = 1
@@ -125,8 +125,8 @@ def client_figures(
     Returns:
         float64[B] by name, NaN where a client has none: ``hit_rate_at_K`` and ``ndcg_at_K`` of the
         test item among its negatives; with ``validation_`` before them of the validation item; with
-        ``full_`` of the test item among all items; with ``warm_`` as the first, cold test items (in
-        no client's training set) left out, and with ``cold_`` those alone.
+        ``full_`` of the test item among all items; with ``warm_`` like the first without cold test
+        items (in no client's training set), and with ``cold_`` only those.
     """
     cold = case.cold[clients]
     kinds = {
@@ -163,7 +163,7 @@ def quality(figures: Mapping[str, FloatArray]) -> dict[str, float]:
 
 
 def chosen_round(qualities: Sequence[Mapping[str, float]], *, cutoff: int = 10) -> int:
-    """The round whose model is reported: chosen on validation items, whatever the test says.
+    """The round whose model is reported: chosen on validation items only.
 
     Args:
         qualities: qualities of ``quality``, one per round that may be chosen.

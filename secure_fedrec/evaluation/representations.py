@@ -1,10 +1,9 @@
-"""Whether two sets of user vectors, learned apart, arrange the users alike (FURL, figures 4, 5).
+"""Whether two independently learned spaces arrange users similarly (FURL, figures 4, 5).
 
-The axes of two independently trained embeddings have nothing to do with each other, so vectors are
-not compared, but the similarities *between users* that they imply: the representational similarity
-correlation is the rank correlation of the cosines of all pairs of users in one space with those in
-the other. Beside it stand two controls that share nothing with the users: the same vectors handed
-out in another order, and random vectors.
+The axes of two independently trained embeddings are unrelated, so the similarities *between users*
+are compared instead of vectors: the representational similarity correlation is the rank correlation
+of the cosines of all pairs of users in one space with those in the other. There are two controls
+that are unrelated to the users: the same vectors in another order, and random vectors.
 """
 
 from dataclasses import dataclass

@@ -80,8 +80,8 @@ def level_hits(
 
     HPFL's paper does not say how a real number becomes a rating. "nearest" clips to the levels and
     takes the closest (of two equally close, the upper one). "ceil" is what its public code does: a
-    prediction x hits level g if g - 1 < x <= g. With levels 0 and 1 the second rule finds every
-    right answer and no wrong one.
+    prediction x hits level g if g - 1 < x <= g. With levels 0 and 1 the second rule predicts 1 for
+    almost every prediction.
 
     Args:
         predicted: float64[N].

@@ -11,8 +11,8 @@ def total_dissimilarity(vectors: Sequence[FloatArray]) -> float:
     """Sum over ordered pairs of clients of the mean cosine *distance* of corresponding vectors.
 
     The paper names this Simi and prints cos(x, y), but reads it as "the lower, the more similar":
-    that is 1 - cos(x, y). A client and itself add nothing. A zero vector is at distance 1 from
-    every other, itself excepted.
+    that is 1 - cos(x, y). Pairs of a client with itself are not counted. A zero vector has distance
+    1 from every other vector.
 
     Args:
         vectors: float64[K, N] per client, one vector per attribute.

@@ -1,1 +1,1 @@
-"""Models that algorithms train. Import the modules: some need torch, and nothing here does."""
+"""Models that algorithms train. Models; import the modules themselves, since some need torch."""

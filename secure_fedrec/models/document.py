@@ -1,18 +1,18 @@
-"""FURL's document model (figure 1): the text through a bidirectional LSTM, then who wrote it.
+"""FURL's document model (figure 1): a bidirectional LSTM on the text, and a user embedding.
 
     characters -> embedding -> bidirectional LSTM -> pooled over time --+
                                                                         +-> MLP (ReLU) -> classes
     user -> user embedding ---------------------------------------------+
 
 The personal form has both branches, the global form only the text, and the user-only form, an
-ablation, only the user. The paper gives no width, no pooling and no default user vector; what is
-chosen here: maximum over time (it finds a telling word wherever it stands), dropout between encoder
+ablation, only the user. The paper does not state widths, pooling or the default user vector; chosen
+here are the maximum over time (which finds a relevant word at any place), dropout between encoder
 and MLP, and a user vector that starts at zero, so that an unknown user is not a special case.
 
 Each direction is an LSTM of its own, and the backward one reads the characters of every text in
-reverse. No text ever sees the padding of another: its result depends on its own characters, not on
-its neighbours in the batch (a single bidirectional module would need packed sequences for that,
-which are ten times as slow on a processor).
+reverse. Padding does not affect a text: its result depends on its own characters, not on other
+texts of the batch (a single bidirectional module would need packed sequences for that, which are
+ten times as slow on a processor).
 """
 
 from collections.abc import Mapping

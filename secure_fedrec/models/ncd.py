@@ -1,4 +1,4 @@
-"""NCD, neural cognitive diagnosis: will a student answer a question, given its concepts?
+"""NCD, neural cognitive diagnosis: predicts answers of students to questions with concepts.
 
 Central training only; HPFL compares its user model with it. With h_s the student's proficiency and
 h_d the question's difficulty on each of K concepts, a_v the multi-hot concepts of the question and
@@ -6,8 +6,8 @@ e its discrimination,
 
     x = a_v * (sigmoid(h_s) - sigmoid(h_d)) * e        y = MLP(x)
 
-The layers of the MLP have no negative weight, so an answer never becomes less likely with more
-proficiency: therefore its value can be read as proficiency.
+The layers of the MLP have no negative weight, so a right answer never becomes less likely with a
+larger h_s, which can therefore be read as proficiency.
 """
 
 from itertools import pairwise

@@ -2,9 +2,9 @@
 
 FURL divides the parameters of any model in two (section 3): *federated* ones w_f, which every
 client trains and the server averages, and *private* ones w_p, of which every client has its own.
-Here a parameter is private if its name matches a pattern, and federated otherwise. Either part
-travels between the model and the rest of the toolkit as one float64 vector: a float64 holds every
-value of the narrower formats, so a round trip changes no bit.
+Here a parameter is private if its name matches a pattern, and federated otherwise. Each part is
+exchanged with the rest of the toolkit as one float64 vector: a float64 holds every value of the
+narrower formats, so a round trip changes no bit.
 """
 
 from collections.abc import Iterable, Sequence

@@ -1,7 +1,7 @@
 """Times of the operations of a masked sum on this machine, measured in a fraction of a second.
 
-Times are CPU seconds of one thread: the fastest of several short batches, since on a shared machine
-everything that disturbs a measurement makes it longer.
+Times are CPU seconds of one thread: the fastest of several short batches, since disturbances on a
+shared machine only make a measurement longer.
 """
 
 import hashlib

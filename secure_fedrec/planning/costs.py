@@ -1,9 +1,9 @@
-"""What a deployment of masked sums costs: graph, thresholds, bytes and processor time.
+"""The costs of a deployment of masked sums: graph, thresholds, bytes and processor time.
 
 Parameters come from ``parameters``, bytes from ``message_sizes``, times from ``workload``: CPU
-seconds of one thread on this machine. The server's are given without dropouts and with as many as
-the round survives, each after its secrets were shared, which is the dearest moment: for each of
-them the server restores a secret and expands a mask per surviving neighbour.
+seconds of one thread on this machine. The server's times are given without dropouts and with as
+many as the round survives, each after its secrets were shared, which is the most expensive case:
+for each of them the server restores a secret and expands a mask per surviving neighbour.
 """
 
 import math

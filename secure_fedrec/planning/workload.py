@@ -1,8 +1,8 @@
-"""How much work a masked sum is: operations counted step by step, bookkeeping from real rounds.
+"""The work of a masked sum: operations counted step by step, bookkeeping from real rounds.
 
-What the operations leave unexplained of two small rounds, run on this machine with the protocol's
-own halves, is a part per client and a part per neighbour: encoding, checking and passing on of
-messages and of the records in them.
+The time of two small rounds on this machine that the operations do not explain is divided into a
+part per client and one per neighbour: encoding, checking and passing on of messages and of the
+records in them.
 """
 
 from collections.abc import Callable
@@ -88,7 +88,7 @@ def calibrate(config: MaskingConfig) -> Calibration:
 
 
 _STATEMENT = Statement(federation=sha256(b"plan").digest(), state=sha256(b"none").digest())
-"""An arbitrary value: no state is used here."""
+"""An arbitrary value, since no state is used here."""
 
 
 def _unexplained(clients: int) -> tuple[int, float, float]:

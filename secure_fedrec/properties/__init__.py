@@ -1,15 +1,15 @@
-"""Theorems as tests, for any code.
+"""Tests of theorems on any code.
 
 - ``lossless``: a protected run ends in the bits of plain sums, and a bag holds the encoded vectors,
   all of them and nothing else, bit for bit.
 - ``wiretap``: what a private value may change on the wire.
 - ``started``: any algorithm from any state; ``strike``: one message for a fault to hit.
-- ``split``: can private parameters of a torch model stay on their devices, and does a run that
-  keeps them there equal one that ships everything? Its names can be imported from here; torch is
-  imported only when one of them is used.
-- ``client_step``: does a function that trains a client send no private value, and leave other
-  clients' values alone? Its names can be imported from here in the same way.
-- ``strategies``: Hypothesis strategies for small federations with all their corners. They are
+- ``split``: whether private parameters of a torch model can stay on their devices, and whether a
+  run that keeps them there equals one that ships everything. Its names can be imported from here;
+  torch is imported only when one of them is used.
+- ``client_step``: whether a function that trains a client does not send private values, and does
+  not change other clients' values. Its names can be imported from here in the same way.
+- ``strategies``: Hypothesis strategies for small federations, including edge cases. They are
   imported by name, ``from secure_fedrec.properties.strategies import federations``, because they
   alone need Hypothesis (``pip install secure-fedrec[properties]``).
 """

@@ -13,7 +13,7 @@ _Judged = TypeVar("_Judged")
 def asserting(
     measure: Callable[_Arguments, _Found],
 ) -> Callable[[Callable[[_Found], _Judged]], Callable[_Arguments, _Judged]]:
-    """Make a judgement of ``measure``'s results a function with ``measure``'s arguments."""
+    """Decorator: makes an assertion from a function that judges ``measure``'s results."""
 
     def decorate(judge: Callable[[_Found], _Judged]) -> Callable[_Arguments, _Judged]:
         @wraps(judge)

@@ -10,7 +10,7 @@ _SHOWN = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gap:
-    """A part that could not be tested, and about which nothing is known.
+    """A part that could not be tested, so that its outcome is unknown.
 
     Args:
         subject: the parameter or other object under test.

@@ -216,8 +216,7 @@ class Enhanced:
         return (self.enhancement.personal_scale * table).astype(np.float32)
 
     def step(self, models: Models, batch: Batch, losses: FloatArray) -> None:
-        """The step of the method below, between the two halves of the plug-in's, client by
-        client."""
+        """The step of the method below between the plug-in's two halves, client by client."""
         for place, client in enumerate(batch.clients.tolist()):
             losses[client] = self._step(models, client, batch, place)
 

@@ -136,8 +136,7 @@ class _Course(NamedTuple):
 
     @classmethod
     def of(cls, size: int, turn: int, factor: float) -> "_Course":
-        """For a batch of ``size`` clients, at most ``turn`` at a time, with the initial
-        ``factor``."""
+        """For ``size`` clients, at most ``turn`` at a time, with the initial ``factor``."""
         return cls(
             progress=np.empty(5, dtype=np.int64),
             rates=np.empty(turn, dtype=np.float32),

@@ -37,8 +37,7 @@ def choose(
         file: its settings.
         what: the role.
         free: names of the columns without another role.
-        columns: the first rows, by
-        name.
+        columns: the first rows, by name.
 
     Raises:
         DataError: several may be it and none is clearly better; or the only one is unlikely.

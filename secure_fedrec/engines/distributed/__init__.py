@@ -1,12 +1,11 @@
-"""Rounds whose clients are on hosts of their own: everything but how bytes travel.
+"""Rounds whose clients are on separate hosts, except the transport of bytes.
 
-A ``Site`` is a client's host: its data, vault, journal and halves; a ``HelperSite`` that of a
-helper alone. A ``Coordinator`` is the server's: it drives the stack's hub over a ``SitesChannel``,
-which reaches sites through a ``Transport``, a carrier of bytes that need not be trusted. Reading
-order: ``host_messages``, ``public_randomness``, ``training_plan``, ``site_state`` (private state at
-rest), ``site_session``, ``site``, ``helper_site``, ``sites_channel``, ``coordinator``. For a
-training loop that is not of this package: ``mean_site``, ``mean_coordinator``, whose rounds end in
-a mean.
+A ``Site`` is a client's host: its data, vault, journal and halves; a ``HelperSite`` is the host of
+a helper only. A ``Coordinator`` is the server's: it drives the stack's hub over a ``SitesChannel``,
+which reaches sites through a ``Transport``, an untrusted carrier of bytes. Reading order:
+``host_messages``, ``public_randomness``, ``training_plan``, ``site_state`` (private state at rest),
+``site_session``, ``site``, ``helper_site``, ``sites_channel``, ``coordinator``. For a training loop
+that is not of this package: ``mean_site``, ``mean_coordinator``, whose rounds end in a mean.
 """
 
 from secure_fedrec.engines.distributed.coordinator import Coordinator, DistributedReport

@@ -46,7 +46,7 @@ _LOST = (
     "reveal only once for one public state"
 )
 _TRIES, _PATIENCE = 120, 600.0
-"""How often, and over how many seconds, a server tries to keep a sum."""
+"""How often, and over how many seconds, a server tries to save a sum."""
 _LATE = "took no part when keys of this round were agreed on"
 _HANDED = (
     "; cells of these clients may have been forwarded, and only these clients can take part in "
@@ -62,9 +62,9 @@ class DistributedReport:
         round: its number, from 1.
         clients: int64[k], the clients whose uploads are in the sum.
         invited: how many were invited.
-        attempts: how often it was begun, by a server that was started anew since as well.
-        exchanges: messages there and answers back, of all attempts.
-        ready: how many clients have keys for the next round; 0 where none are agreed on ahead.
+        attempts: how often it was begun, including by a server that was restarted.
+        exchanges: requests with their answers, of all attempts.
+        ready: how many clients have keys for the next round; 0 if keys are not agreed on ahead.
         left_out: why others are not in it, by client.
         statement: digest of what it agreed on, in hexadecimal digits.
         seconds: that it took, all attempts together.
@@ -93,7 +93,7 @@ class Coordinator:
         timeout: seconds that an exchange waits for the slowest site; None as long as it takes.
         attempts: how often a round that is aborted is begun before it is given up.
         recording: records what the server sees; None does not record.
-        beacon: where this host has public randomness from.
+        beacon: source of public randomness at this host.
 
     Raises:
         ConfigError: the algorithm's messages, or a layer's parties, cannot be elsewhere.
@@ -151,7 +151,7 @@ class Coordinator:
 
     @property
     def awaited(self) -> frozenset[Node]:
-        """Parties with hosts beside the server's: clients, and helpers with a host of their own."""
+        """Parties with hosts other than the server's: clients, and helpers with their own host."""
         alone = [node for node, host in self._hosting.helpers().items() if node == host]
         clients = self._agreement.roster.numbers.tolist()
         return frozenset(alone) | {Node(Role.CLIENT, number) for number in clients}
@@ -167,7 +167,7 @@ class Coordinator:
         return MappingProxyType(self._settled)
 
     def resume(self) -> None:
-        """Go on from the checkpoint.
+        """Continue from the checkpoint.
 
         Raises:
             CheckpointError: the checkpoint is missing, damaged, or of another federation.
@@ -202,7 +202,7 @@ class Coordinator:
         write_checkpoint(self._checkpoint, state, run_id=self._agreement.digest.hex())
 
     def run_round(self, *, more: bool = True) -> DistributedReport:
-        """One round; a round that is aborted is begun again, as long as there is any use.
+        """Run one round; an aborted round is begun again as long as it can succeed.
 
         Args:
             more: whether another round follows, whose keys can be agreed on during this one.
@@ -255,9 +255,9 @@ class Coordinator:
         raise ProtocolError(problem)
 
     def finish(self) -> None:
-        """Tell the sites how the last round ended, so that their private state is of it.
+        """Tell the sites the outcome of the last round, so that their private state is up to date.
 
-        Where they keep the public state from this host, they are given the last one.
+        If they keep the public state secret from this host, they get the last one.
         """
         self.channel.settle(self._settled)
         self.channel.greet(self._timeout)  # hosts absent at the end hear the outcome now
@@ -307,7 +307,7 @@ class Coordinator:
         return clients, invited, attempts
 
     def _save_summed(self, round_: int) -> None:
-        """Keep a sum that clients give once; while there is no room for it, wait for some.
+        """Save a sum that clients reveal only once; wait while the disk is full.
 
         Raises:
             OSError: there was none for ten minutes; the message says what is lost.
@@ -329,7 +329,7 @@ class Coordinator:
                 sleep(_PATIENCE / _TRIES)
 
     def _there(self, round_: int) -> IntArray:
-        """int64[P]: clients that take part, of a round without drop-outs: those that are there.
+        """int64[P]: clients that take part in a round without drop-outs: the connected ones.
 
         Once mixes hold cells of this round, the cohort is the connected clients among their
         senders.
@@ -363,7 +363,7 @@ class Coordinator:
         self._revealed |= bool(last) and stage == last
 
     def _summed(self, at: Standing, total: HostedSum, hub: Hub) -> None:
-        """Drive an attempt to its sum, and take the step that follows."""
+        """Drive an attempt to its sum, and make the server's step."""
         recording, plan = self._recording, self._plan
         if recording is not None:
             recording.begin(at.round)
@@ -393,7 +393,7 @@ class Coordinator:
         self.public = plan.algorithm.server_step(self.public, aggregate)
 
     def _standing(self, round_: int) -> Standing:
-        """An attempt whose public state is not known yet, under a number of its own."""
+        """An attempt whose public state is not known yet, with its own number."""
         return self._plan.standing(self._agreement, round_, self._next_serial(), None)
 
     def _next_serial(self) -> int:

@@ -1,7 +1,7 @@
 """The host of a helper that does not run on a client's host, such as the holder of a key.
 
-It takes the server's messages one at a time, as a client's site does, and answers with what its one
-party says. Its half lives in memory only; its journal is on disk, and it has no other state.
+It takes the server's messages one at a time, as a client's site does, and returns the answers of
+its one party. Its half exists in memory only; its journal is on disk, and it has no other state.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,7 @@
 """Messages between the server's host and a client's host; signed, and bound to one session.
 
-A session begins with a nonce of each side, so no message of another session is taken; in it
-requests are numbered, so none is taken twice or late. All are in the envelope of
+A session begins with a nonce of each side, so no message of another session is taken; its requests
+are numbered, so none is accepted twice or late. All are in the envelope of
 ``protection.session.envelope``, family ``HOSTS``; its round is the number of the request.
 
     GREETING  16 nonce of the server
@@ -48,7 +48,7 @@ from secure_fedrec.protection.session.nodes import node_of
 
 NONCE_BYTES = 16
 NO_INSTRUCTIONS = bytes(32)
-"""Stands for a hash where a host computes only by what requests say."""
+"""Hash for hosts whose computation depends on requests only."""
 _DOMAIN = b"secure-fedrec|v2|hosts|"
 _HEAD = struct.Struct("<IQQIQI")
 _PRESENT = struct.Struct("<16s16sIQ32s")
@@ -74,7 +74,7 @@ REFUSED: Final = "REFUSED"
 SITS_OUT: Final = "SITS_OUT"
 """Stage of a parcel that says that a client takes no part in this round (``SitsOutError``)."""
 _MOST_TOLD = 500
-"""Characters of what a site says to people at the server."""
+"""Most characters of a site's message to people at the server."""
 
 
 def refusal(node: Node, why: RefusalError | HaltedError) -> Parcel:
@@ -93,14 +93,14 @@ def told(data: bytes) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Agreement:
-    """The facts that all hosts of a federation must agree on before they talk.
+    """The facts on which all hosts of a federation must agree before a session.
 
     Args:
         digest: 32 bytes, hash of every setting that decides what is computed.
         roster: keys of all parties, signed by the operator.
-        keys: what all hosts hold of a layer's own keys (``hosting.SharedKeys``).
-        founder: public key of the operator that the federation began under, where the roster is of
-            another one that took over; b"" where it is the same.
+        keys: the parts of a layer's keys that all hosts hold (``hosting.SharedKeys``).
+        founder: public key of the first operator of the federation, if another one signed the
+            roster; otherwise b"".
     """
 
     digest: bytes
@@ -110,27 +110,27 @@ class Agreement:
 
     @cached_property
     def context(self) -> bytes:
-        """The facts that greetings are bound to."""
+        """The context to which greetings are bound."""
         keys = sha256(self.keys).digest()
         return sha256(_DOMAIN + b"greeting" + self.digest + self.roster.hash + keys).digest()
 
     @cached_property
     def series(self) -> bytes:
-        """16 bytes that other federations do not have, nor this one under another roster."""
+        """16 bytes that identify this federation with this roster."""
         return self.context[:16]
 
     @cached_property
     def federation(self) -> bytes:
-        """32 bytes that other federations do not have; the same under every version of a roster.
+        """32 bytes that identify this federation, the same for every version of its roster.
 
-        And under every operator that takes over: records of what clients have revealed and paid
-        belong to the federation, whichever operator signs its list now.
+        They also stay the same if another operator takes over, since records of what clients
+        revealed and spent belong to the federation.
         """
         founder = self.founder or self.roster.operator
         return sha256(_DOMAIN + b"federation" + self.digest + founder).digest()
 
     def session(self, server: bytes, site: bytes, node: Node) -> bytes:
-        """The facts that requests and replies of one session with one site are bound to."""
+        """The context to which requests and replies of one session with one site are bound."""
         end = _NODE.pack(node.role, node.number)
         return sha256(_DOMAIN + b"session" + self.context + server + site + end).digest()
 
@@ -189,9 +189,9 @@ class Present:
 
     Args:
         server, site: the nonces.
-        completed: the last round that it knows to be over (``SiteState``); for people to read.
-        settled: the last attempt that is in it.
-        instructions: hash of what it was told beside requests, and computes by.
+        completed: the last round that it knows to be over (``SiteState``), for information.
+        settled: the last attempt that its state includes.
+        instructions: hash of further instructions for its computation, besides requests.
     """
 
     server: bytes
@@ -234,8 +234,8 @@ class Request:
         settled: the last attempt that the site's upload was summed in; 0 for none.
         ahead: round and serial of the attempt whose keys are agreed on meanwhile; zeros for none.
         state: the public state, encoded; b"" where the site has it.
-        stated: what the server takes the attempt to agree on (``Statement.encoded``), so that a
-            site that makes another statement can say what differs; with the state.
+        stated: the server's statement of the attempt (``Statement.encoded``), so that a site with
+            another statement can report the difference; sent with the state.
         clients: int64[k], ascending: who takes part; empty for all who are invited.
         parcels: for the site's parties.
         late: parcels for its parties of the previous attempt, whose sum had been formed.
@@ -360,7 +360,7 @@ def is_single(values: FloatArray) -> bool:
 
 
 def _parcels(body: bytes, at: int) -> tuple[list[Parcel], int]:
-    """Parcels that stand at a place, and where they end."""
+    """Parcels at a position in the data, and the position after them."""
     (count,), at = _COUNT.unpack_from(body, at), at + _COUNT.size
     found = []
     for _ in range(count):

@@ -1,14 +1,14 @@
 """Recording of what one host saw of a federation, in the form of the embedded engine's recordings.
 
-A folder with ``transcript/`` and ``truth/`` (``wire.recording``). Each host has its own, and takes
-down what it was sent: the server clients' messages and its own sums, a denoiser shares, every site
-the public state. As truth, a site keeps its upload and its private tables, and the server keeps the
-clients in the sum and the traffic. All of it put together is a recorded run, as ``RecordedRun``
-makes it of a federation in one process. Of a round that was begun several times it is the attempt
-that was summed.
+A folder with ``transcript/`` and ``truth/`` (``wire.recording``). Each host has its own recording
+of what it received: the server the clients' messages and its own sums, a denoiser shares, every
+site the public state. As truth, a site keeps its upload and its private tables, and the server
+keeps the clients in the sum and the traffic. All recordings together are a recorded run, like that
+of ``RecordedRun`` for a federation in one process. For a round that was begun several times it
+holds the attempt that was summed.
 
-A completed round carries a *seal*: whose it is, of which run, and the digests of its files. It is
-no signature; it tells a recording that lost something, or was put together from two runs or hosts.
+A completed round has a *seal*: the host, the run, and the digests of its files. It is not a
+signature; it detects recordings that are incomplete, or mixed from two runs or hosts.
 """
 
 import json
@@ -53,7 +53,7 @@ class HostStore(BlockStore):
     Args:
         directory: where to write.
         host: the host that they belong to.
-        run: of what run, the same for all its hosts.
+        run: identifies the run, the same for all its hosts.
     """
 
     def __init__(self, directory: Path, host: str, run: str) -> None:
@@ -61,7 +61,7 @@ class HostStore(BlockStore):
         self._folder, self._host, self._run = directory, host, run
 
     def seal(self, round_: int) -> None:
-        """Give a completed round its seal and its final name."""
+        """Write the seal of a completed round, and give it its final name."""
         unsealed = folder_of(self._folder, round_, sealed=False)
         unsealed.mkdir(parents=True, exist_ok=True)
         seal = json.dumps(self._seal_of(unsealed, round_), indent=1) + "\n"
@@ -106,7 +106,7 @@ class HostRecording:
         n_items: rows of the shared table.
 
     Attributes:
-        wire: what parties at this host show goes through it.
+        wire: receives what parties at this host show.
 
     Raises:
         OSError: the folder cannot be made.
@@ -164,7 +164,7 @@ class HostRecording:
             round_: the round.
             summed: ``clients`` in the sum and ``absent`` ones that were invited, int64[k], how many
                 ``attempts``, and the ``digest`` of the public state after it.
-            line: what went over the line since the round before, as ``sites_channel.Tally`` has it.
+            line: traffic since the round before, as ``sites_channel.Tally`` has it.
         """
         self.truth.append(round_, SUMMED, dict(summed))
         self.truth.append(round_, LINE, dict(line))

@@ -1,4 +1,4 @@
-"""Which algorithms and stacks rounds of several hosts carry."""
+"""Which algorithms and stacks are supported by rounds of several hosts."""
 
 from secure_fedrec.algorithms.base import Addressed
 from secure_fedrec.engines.distributed.training_plan import TrainingPlan

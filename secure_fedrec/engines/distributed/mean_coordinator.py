@@ -44,7 +44,7 @@ class MeanReport:
         mean: the mean that the server learned.
         clients: int64[k], the clients in it.
         invited: how many there could have been.
-        exchanges: messages there and answers back, a greeting included.
+        exchanges: requests with their answers, including greetings.
         dropped: why clients that had answered are not in it, by number: what the server says of
             them, or they of themselves.
     """
@@ -65,7 +65,7 @@ class MeanCoordinator:
     Args:
         terms: the agreed terms.
         keys: the server's own.
-        beacon: where this host has public randomness from, if the terms take any; by default the
+        beacon: source of public randomness at this host, if the terms need any; by default the
             operator's files in the folder ``beacons`` beside its keys.
 
     Raises:
@@ -101,9 +101,9 @@ class MeanCoordinator:
         Args:
             transport: carries the messages, and with those labelled ``BEGIN`` what is to be
                 computed.
-            task: what that is; ``compute`` is not called.
-            timeout: seconds that an exchange waits for the slowest site, and the round for a beacon
-                that is due; None as long as it takes.
+            task: the task; its ``compute`` is not called.
+            timeout: seconds that an exchange waits for the slowest site, and a round for a beacon;
+                None for no limit.
 
         Raises:
             ConfigError, EncodingError: the terms do not fit the model (``MaskedMean.select``).
@@ -183,7 +183,7 @@ class MeanCoordinator:
         )
 
     def _greet(self, transport: Transport, addresses: Sequence[int], timeout: float | None) -> int:
-        """Learn who is at addresses that are not known; how many exchanges it took."""
+        """Identify the sites at unknown addresses; returns the number of exchanges."""
         strangers = [each for each in addresses if each not in self._sites]
         if not strangers:
             return 0
@@ -195,7 +195,7 @@ class MeanCoordinator:
         return 1
 
     def _next_epoch(self, patience: float | None) -> int:
-        """The first one without a value that no round was begun under.
+        """The first epoch whose value no round has used.
 
         Raises:
             ProtocolError: the one before has none in time: clients go from one to the next.
@@ -216,7 +216,7 @@ class MeanCoordinator:
         write_checkpoint(self._path, state, run_id=self._run)
 
     def _restored(self) -> tuple[int, int, dict[bytes, int]]:
-        """Last round, the last epoch of one, and what clients' journals have shown."""
+        """The server's records: last round, its epoch, and the generations of clients' journals."""
         if not self._path.exists():
             return 0, 0, {}
         found = read_checkpoint(self._path, run_id=self._run)
@@ -225,7 +225,7 @@ class MeanCoordinator:
 
 
 def _why(reasons: Mapping[int, str]) -> str:
-    """Clauses that say why clients are not in a sum, those of one reason together."""
+    """Clauses that say why clients are not in a sum, grouped by reason."""
     same: dict[str, list[int]] = {}
     for client, why in sorted(reasons.items()):
         same.setdefault(why, []).append(client)
@@ -237,7 +237,7 @@ class _MeanChannel:
 
     Attributes:
         exchanges: so far.
-        refused: why sites have answered nothing, by client, where they have said so.
+        refused: reasons that sites gave for not answering, by client.
     """
 
     def __init__(
@@ -259,8 +259,8 @@ class _MeanChannel:
     ) -> Iterator[bytes]:
         """Send messages, and give what comes back (``Channel.exchange``).
 
-        What the hub has to say after its sum is formed is not sent: halves end with their reveal,
-        and sites do not wait for a digest.
+        Messages of the hub after the sum are not sent: halves end with their reveal, and sites do
+        not wait for a digest.
         """
         if stage == "DONE":
             return
@@ -283,7 +283,7 @@ class _MeanChannel:
                 self._note(data, sent[address])
 
     def _note(self, data: bytes, asked: bytes) -> None:
-        """Take down why a site answers nothing, if it is a site's and about what was asked."""
+        """Record a site's refusal, if it is signed by the site and about the request."""
         try:
             node, body = self._agreement.open(data, Kind.REFUSED)
         except (ProtocolError, WireError):

@@ -1,16 +1,16 @@
 """Hosts of an external training loop, of which the server learns only a mean.
 
-A loop of one's own has its own models, data and transport. ``MeanSite`` is what a client's host
-does beside them, ``mean_coordinator`` what the server's does: both take and give bytes, and what is
-computed from what is theirs to say (``Task``). One round is an exchange in which sites are asked to
-compute and agree on keys, and four in which they mask, confirm and reveal; a greeting comes before
-the first, since a carrier's addresses say nothing of who a site is.
+An external loop has its own models, data and transport. ``MeanSite`` is the part of a client's
+host, ``mean_coordinator`` that of the server's: both take and return bytes; the loop defines the
+computation (``Task``). One round is an exchange in which sites are asked to compute and agree on
+keys, and four in which they mask, confirm and reveal; a greeting comes first, since addresses do
+not identify sites.
 
-A site may live for one message only. Its half is saved in between, sealed, for one use
+A site's process may handle one message only. Its half is saved in between, sealed, for one use
 (``masking.client.sealed_state``); it does not hold the model, the data or the loop's own state.
 Messages of the server: GREETING and REQUEST of ``host_messages``, then those of ``masking`` as they
-are. The body of REQUEST: u32 size, the server's statement | SETUP. What is refused for reasons that
-may be told is answered with REFUSED.
+are. The body of REQUEST: u32 size, the server's statement | SETUP. Refusals whose reasons may be
+told are answered with REFUSED.
 """
 
 import logging
@@ -66,9 +66,9 @@ class Task:
 
     Args:
         digest: 32 bytes, hash of all that the computation depends on: the model and instructions.
-        model: all arrays of the model, by name, as this host was sent them. A client reveals once
-            for those that are shared (``MaskedMean.select``).
-        compute: does it.
+        model: all arrays of the model, by name, as this host was sent them. A client reveals only
+            once for the same shared arrays (``MaskedMean.select``).
+        compute: performs the computation.
     """
 
     digest: bytes
@@ -78,7 +78,7 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """The keys that a host is given before it starts, in a folder of its own.
+    """The keys that a host gets before it starts, in its own folder.
 
     Args:
         folder: with ``roster``, ``operator.pub`` and ``server.identity`` or ``client.identity``;
@@ -139,9 +139,9 @@ class MeanSite:
     Args:
         terms: the agreed terms.
         keys: the client's own.
-        instructions: 32 bytes, hash of what this host was told beside its tasks and computes by,
-            such as a run's configuration: equal at all clients, or they have no sum.
-        beacon: where this host has public randomness from, if the terms take any; by default the
+        instructions: 32 bytes, hash of further instructions for its computation, such as a run's
+            configuration; must be equal at all clients.
+        beacon: source of public randomness at this host, if the terms need any; by default the
             operator's files in the folder ``beacons`` beside its keys.
 
     Raises:
@@ -197,12 +197,12 @@ class MeanSite:
             task: the task that came with it, if any.
 
         Returns:
-            The answer; b"" where no answer is due. A halted client answers greetings, and to all
-            else that it is halted.
+            The answer; b"" where no answer is due. A halted client answers greetings, and all other
+            messages with a notice that it is halted.
 
         Raises:
-            ProtocolError, WireError: it is refused; nothing is to be sent. What may be told is
-                the answer (``RefusalError``).
+            ProtocolError, WireError: it is refused; nothing is to be sent. A refusal that may be
+                told is the answer (``RefusalError``).
             ConfigError, EncodingError: the terms do not fit the model (``MaskedMean.select``).
             ConfigError: a beacon in the host's folder is not signed as it has to be.
             CheckpointError, OSError: the journal or the half cannot be written.
@@ -231,7 +231,7 @@ class MeanSite:
         return self._agreement.seal(Kind.PRESENT, present.encode(), by=self.identity)
 
     def _begun(self, data: bytes, task: Task | None) -> bytes:
-        """Enter the round, compute, and leave everything for the next message."""
+        """Enter the round, compute, and save everything for the next message."""
         agreement = self._agreement
         _, body = agreement.open(data, Kind.REQUEST)
         stated, setup = _parts(body)
@@ -259,7 +259,7 @@ class MeanSite:
         return self._kept(client, answers)
 
     def _continued(self, data: bytes) -> bytes:
-        """Take the half up where it was left."""
+        """Load the saved half."""
         if not self._expected.exists():
             raise ProtocolError("no round is in progress")
         found = read_private(self._expected, "site.half")
@@ -279,7 +279,7 @@ class MeanSite:
             raise
 
     def _note_sent(self, statement: Statement, size: int) -> None:
-        """Once the upload is about to leave: count it, where it is counted, and log the round."""
+        """Before the upload leaves: count it if needed, and log the round."""
         digest, most, price = statement.digest.hex(), self._terms.rounds, ""
         fields = {"round": statement.round, "statement": digest, "bytes": size}
         if most is not None:
@@ -307,7 +307,7 @@ class MeanSite:
             )
 
     def _client(self, expected: Expected) -> MaskingClient:
-        """A half that knows what is public by now."""
+        """A half that knows the public values so far."""
         half = MaskingClient(
             identity=self.identity,
             roster=self._agreement.roster,
@@ -321,7 +321,7 @@ class MeanSite:
         return half
 
     def _kept(self, client: MaskingClient, answers: Sequence[bytes]) -> bytes:
-        """Save the half, if its round goes on, and give what it answers."""
+        """Save the half, if its round continues, and return its answers."""
         over = (ClientState.SETUP, ClientState.RESULT, ClientState.DONE, ClientState.ABORTED)
         if client.state not in over:
             client.save(self._half, self._key)
@@ -339,7 +339,7 @@ def request(stated: bytes, setup: bytes) -> bytes:
 
 
 def _parts(body: bytes) -> tuple[bytes, bytes]:
-    """Inverse of ``request``; what is cut short is not a statement."""
+    """Inverse of ``request``; truncated data do not have a statement."""
     end = _SIZE + int.from_bytes(body[:_SIZE], "little")
     return body[_SIZE:end], body[end:]
 
@@ -353,10 +353,10 @@ def standing(
     shared: SharedArrays,
     instructions: bytes,
 ) -> Standing:
-    """An attempt at a mean; its round and its serial are one.
+    """An attempt at a mean, whose round and serial are the same number.
 
-    Its state is what is shared: were it the whole model, a server that varies an array that clients
-    pass over would have a second sum of one update. The task's digest covers the others.
+    Its state is the shared arrays only: otherwise a server could vary an array that clients ignore,
+    to get a second sum of the same update. The task's digest covers the other arrays.
     """
     return Standing(
         round=serial,

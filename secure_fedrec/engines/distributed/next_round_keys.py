@@ -1,8 +1,8 @@
 """The server's keys of the next attempt, agreed on while one is summed (``masking.pipeline``).
 
-They serve the next attempt if it is of the same clients, and enough of those who shared are still
-in the session that they shared in; else its keys are agreed on in two exchanges of its own. A
-client that comes back in between has none, and takes part one round later.
+They are used for the next attempt if it has the same clients, and enough of those who shared are
+still in the same session; otherwise its keys are agreed on in two further exchanges. A client that
+reconnects in between has no keys, and takes part one round later.
 """
 
 from collections.abc import Callable, Mapping
@@ -33,7 +33,7 @@ class NextRoundHalf:
 
 
 class NextRoundKeys:
-    """Keys from attempt to attempt, where a stack's can be agreed on ahead.
+    """Keys of the next attempts, if the stack's keys can be agreed on ahead.
 
     Args:
         hosting: hosting of the stack.
@@ -75,7 +75,7 @@ class NextRoundKeys:
     def take(
         self, invited: IntArray, sessions: Mapping[int, bytes], there: IntArray | None = None
     ) -> NextRoundHalf | None:
-        """Take the keys that were kept, if they serve an attempt. They are given up in either case.
+        """Take the stored keys, if they fit an attempt. They are dropped in either case.
 
         Args:
             invited: int64[P], the attempt's clients.
@@ -116,7 +116,7 @@ class NextRoundKeys:
 
         Args:
             at: the attempt.
-            taken: what ``take`` gave for it.
+            taken: the result of ``take`` for it.
 
         Raises:
             ProtocolError: a beacon is due that is not published.

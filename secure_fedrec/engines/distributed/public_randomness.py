@@ -1,4 +1,4 @@
-"""Public randomness of a host: which files it believes, and how long it waits for a value."""
+"""Public randomness of a host: the signed files that it accepts, and the wait for a value."""
 
 import logging
 import time

@@ -1,4 +1,4 @@
-"""Log lines of hosts: one per round and one per refusal; the figures are also fields of the record.
+"""Log lines of hosts: one per round and one per refusal; figures are also fields of records.
 
 A record's ``fields`` are a mapping from names to numbers, digests and fixed words, for handlers
 that write records for machines or count them. They do not depend on a client's data.
@@ -71,7 +71,7 @@ def log_sent(at: Standing, plan: TrainingPlan, *, size: int, seconds: float, spe
 
 
 def note_asked(refusal: Exception, *, round_: int, attempt: int) -> None:
-    """Let a refusal know the round and attempt that were asked for."""
+    """Add the requested round and attempt to a refusal."""
     setattr(refusal, _ASKED, {"round": round_, "attempt": attempt})
 
 
@@ -90,7 +90,7 @@ def refusal_fields(refusal: BaseException) -> dict[str, Any]:
 
 
 def priced(price: Mapping[str, float | None]) -> str:
-    """The end of a line of a round: what ``price_fields`` has found."""
+    """The end of a line of a round, from ``price_fields``."""
     if not price:
         return ""
     spent, left = ("unbounded" if each is None else f"{each:.4g}" for each in price.values())

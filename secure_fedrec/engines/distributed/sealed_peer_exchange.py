@@ -2,9 +2,9 @@
 
 An algorithm whose clients exchange rows (``algorithms.base.Exchanging``) has two exchanges more in
 front of every round: clients make keys of the attempt, and seal what they give to each other. The
-server hands boxes on, and sees how many bytes each client gives to which other; a round has exactly
-its clients as parties, or it is aborted. Magic "SFPE", then an envelope of the family ``PEERS``;
-bodies, little-endian:
+server forwards boxes, and sees how many bytes each client gives to which other; a round with a
+missing client is aborted. Magic "SFPE", then an envelope of the family ``PEERS``; bodies,
+little-endian:
 
     KEY    the public key
     GIVEN  u32 number of the receiver | box of the rows as ``wire.encode_rows`` writes them
@@ -67,7 +67,7 @@ class PeerContext:
 
     @property
     def context(self) -> bytes:
-        """The facts that messages are bound to."""
+        """The context to which messages are bound."""
         return course_context(self.at, b"peers", self.at.clients)
 
     @property
@@ -124,7 +124,7 @@ class PeerHub(Hub):
         return not self._stage and self._hub.finished
 
     def step(self, inbox: Iterable[bytes]) -> list[Parcel]:
-        """Ask for keys, hand them out, then as the other hub (``Hub.step``).
+        """Request keys, distribute them, then act as the other hub (``Hub.step``).
 
         Raises:
             ProtocolError: a client's key is missing, or the other hub refuses.
@@ -147,7 +147,7 @@ class PeerHub(Hub):
 
 
 class PeerParty:
-    """A client that gives and is given before it works (a ``Party``).
+    """A client that exchanges rows before its work (a ``Party``).
 
     Args:
         peers: the clients.
@@ -173,7 +173,7 @@ class PeerParty:
         self._half: Party | None = None
 
     def step(self, inbox: Sequence[bytes]) -> list[Parcel]:
-        """A key; upon all keys boxes; upon all boxes what the half answers (``Party.step``).
+        """Answer with a key, after all keys with boxes, then as the half (``Party.step``).
 
         Raises:
             ProtocolError, WireError: something is missing or refused.

@@ -1,13 +1,13 @@
 """A client's host: takes the server's messages, one at a time, and returns its parties' answers.
 
 A site holds one client's data and vault, and the halves of the attempt in progress: of the client,
-and of a helper, such as a denoiser, where one is recruited from it. Halves live in memory only, so
-one that a crash took is lost for the round, and the journal keeps the client from a second answer.
+and of a helper, such as a denoiser, where one is recruited from it. Halves exist in memory only, so
+after a crash they are lost for the round, and the journal keeps the client from a second answer.
 Private tables are on disk before the first message of an attempt leaves, as its possible outcome;
 they become the client's state once the server says that the attempt was summed with its upload.
 
-Where masks' keys are agreed on ahead, there is one more half of the client: of the next attempt,
-without a vector. It lasts as long as the session.
+If keys are agreed on ahead, there is a further half of the client for the next attempt, without a
+vector. It is kept as long as the session.
 """
 
 import logging
@@ -85,7 +85,7 @@ class Site:
         secret: what its layer's clients hold in common, such as the key of the public state, where
             they keep that from the server.
         recording: records what this host sees, and its upload; None does not record.
-        beacon: where this host has public randomness from; not from the server.
+        beacon: source of public randomness at this host, which is not the server.
 
     Raises:
         ConfigError: the vault is not of one client, an identity is missing or the roster lists
@@ -172,7 +172,7 @@ class Site:
             self._journal.close()
 
     def _begun(self) -> tuple[int, int]:
-        """A session begins: the halves of another one are given up."""
+        """Begin a session: halves of an earlier one are dropped."""
         self._attempt = None
         self._halves.drop()
         return self._kept.round, self._kept.settled
@@ -197,7 +197,7 @@ class Site:
         return self._delivered(self._attempt, request.parcels)
 
     def _settle(self, request: Request) -> None:
-        """Learn how the attempt before ended, and go on from there."""
+        """Process the outcome of the previous attempt."""
         before, self._attempt = self._attempt, None
         if before is not None and request.late:
             self._delivered(before, request.late)
@@ -232,9 +232,10 @@ class Site:
         self._attempt = _Attempt(request.serial, parties, at)
 
     def _own_part(self, public: PublicState, at: Standing) -> tuple[ClientRows | None, Party]:
-        """What the client sends, and its half of an attempt; one that only says so if it sits out.
+        """The client's rows, and its half; if it sits out, a half that only reports this.
 
-        A round is sat out whole, whatever states its attempts begin with: it is one answer.
+        If it sits out, it does so for all attempts of a round, whatever their states: as one
+            answer.
         """
         algorithm, halted = self._plan.algorithm, self._sealed.halted
         try:
@@ -281,7 +282,7 @@ class Site:
         return half
 
     def _exchanging(self, algorithm: Exchanging, public: PublicState, at: Standing) -> Party:
-        """The client's half of a round that begins with what clients give each other."""
+        """The client's half of a round that begins with an exchange of rows."""
         clients, streams = np.array([self.client]), self._plan.streams
         return PeerParty(
             PeerContext(at, self._plan.stack.codec),
@@ -341,9 +342,9 @@ class Site:
         return rows
 
     def _note_sent(self, attempt: _Attempt, answers: Sequence[Parcel]) -> None:
-        """Once the upload is about to leave: write down what it costs, and log the round.
+        """Before the upload leaves: record its cost, and log the round.
 
-        Bags go with the first answer, and so does what they cost.
+        Bags are sent with the first answer, and so their cost is recorded then.
         """
         plan, own, at = self._plan, self.identity.node, attempt.at
         sent = {each.stage: len(each.data) for each in answers if each.sender == own}
@@ -394,7 +395,7 @@ class Site:
 
 
 def _taken(algorithm: Exchanging, clients: IntArray, given: PeerBlock, vault: Vault) -> None:
-    """Keep what others gave; what does not fit is a matter of theirs, and halts nothing here.
+    """Store the rows that others gave; rows that do not fit do not halt this client.
 
     Raises:
         ProtocolError: it does not fit.

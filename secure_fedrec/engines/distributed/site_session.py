@@ -1,7 +1,7 @@
 """A client's host in its session with the server: greetings, numbered requests, signed replies.
 
-As long as the session last the client's own halves: of the attempt in progress, and of the next,
-whose keys come before it.
+The client's halves of the attempt in progress and, if keys are agreed on ahead, of the next one are
+kept as long as the session.
 """
 
 import logging
@@ -48,8 +48,8 @@ class SiteSession:
     Args:
         agreement: with all other hosts.
         identity: the identity that signs for this host.
-        begun: called when a session begins; gives the round that the host's state is of, and the
-            last attempt that is in it.
+        begun: called when a session begins; returns the round of the host's state, and the last
+            attempt that it includes.
         handle: answers a request for the host's parties.
     """
 
@@ -70,8 +70,8 @@ class SiteSession:
         """Handle one message of the server.
 
         Raises:
-            ProtocolError, WireError: it is refused; nothing is to be sent. What may be told is
-                the answer (``RefusalError``).
+            ProtocolError, WireError: it is refused; nothing is to be sent. A refusal that may be
+                told is the answer (``RefusalError``).
         """
         if len(data) > 2 and data[2] == Kind.GREETING:
             return self._greeted(data)
@@ -109,7 +109,7 @@ class SiteSession:
 
 
 class SittingOut:
-    """A client's part in an attempt that it takes no part in (a ``Party``): it says so.
+    """The party of a client that does not take part in an attempt: it reports this.
 
     Args:
         node: the client.
@@ -146,7 +146,7 @@ class ClientHalves:
         self._ahead: tuple[Standing, MaskingClient] | None = None
 
     def drop(self) -> None:
-        """Give up the half of the next attempt: its session has ended."""
+        """Drop the half of the next attempt, as its session has ended."""
         self._taken(None)
         self._masked = []
 
@@ -167,7 +167,7 @@ class ClientHalves:
         return half
 
     def begin_ahead(self, at: Standing, serial: int, current: Party | None) -> Party:
-        """Both halves as one party, that of the next attempt among them; it is made once.
+        """Both halves, including that of the next attempt, as one party; it is made once.
 
         Args:
             at: the next attempt, without a public state.

@@ -1,11 +1,11 @@
-"""A site's private state between rounds: sealed, whole, and refused where it is an old copy.
+"""A site's private state between rounds: sealed, complete, and refused if it is an old copy.
 
 The file holds the vault's tables after the last attempt that the site's upload was summed in, and
-beside them those of the attempt in progress, which become the first once the server's word is there
-that it was summed. A *ticket* beside it holds the hash of the only file that may be taken up: the
-new one's is recorded before it is written, so a crash leaves one that is known, and a copy that was
-taken earlier and put back is refused. Restoring file, ticket and journal together is detected by
-the server instead (``site``), or by peers (``session.journal``).
+beside them those of the attempt in progress, which replace them once the server says that it was
+summed. A *ticket* beside it holds the hash of the only file that may be taken up: the new one's is
+recorded before it is written, so a crash leaves one that is known, and a copy that was taken
+earlier and put back is refused. Restoring file, ticket and journal together is detected by the
+server instead (``site``), or by peers (``session.journal``).
 
 Layout of the file, version 3: "SFHM" | u8 version | 32 salt | AES-256-GCM box under a key that
 HKDF-SHA256 derives from the site's own key and the salt. Its content: u32 round | u64 settled
@@ -13,11 +13,11 @@ HKDF-SHA256 derives from the site's own key and the salt. Its content: u32 round
 tables: u32 count, each u8 size, name | u8 item size | u8 dimensions | u32 each | floats. The
 ticket: one or two SHA-256 of whole files. The client's privacy cost stands in its journal.
 
-Training or encoding may fail on a client's own data: it sits the round out, and takes part in the
+If training or encoding fails on a client's own data, it sits the round out, and takes part in the
 next. But a server may name any public state or model, such as a row so large that only clients that
 rated the item overflow. A silence that depends on data then tells the server one bit per round. So
 a client sits out a few such rounds (``MOST_SAT_OUT``), and then its part is halted until its owner
-has looked. A client that never sends, whatever the state, does not tell anything new.
+has looked. A client that then never sends, whatever the state, does not reveal anything more.
 """
 
 import logging
@@ -69,7 +69,7 @@ def _text(path: Path) -> str:
 
 
 class HaltedClient:
-    """Whether a client's part is halted; a file says so, for whatever process comes next.
+    """Whether a client's part is halted, as recorded in a file for later processes.
 
     Args:
         folder: the site's own.
@@ -81,7 +81,7 @@ class HaltedClient:
         self._unwritten: bytes | None = None
 
     def require_active(self) -> None:
-        """Check that the part goes on.
+        """Check that the client's part is not halted.
 
         Raises:
             HaltedError: it does not.
@@ -95,7 +95,7 @@ class HaltedClient:
 
     @property
     def reason(self) -> str | None:
-        """What halted it; None where it goes on.
+        """What halted it; None if it is not halted.
 
         Raises:
             OSError: it cannot be read.
@@ -118,11 +118,11 @@ class HaltedClient:
 
     @property
     def history(self) -> Path:
-        """The file of all that has halted it before."""
+        """The file with all earlier reasons of halts."""
         return self._mark.with_name("resumed")
 
     def resume(self, word: str) -> None:
-        """Let the part go on; the reason why it halted is kept, with the owner's note.
+        """Resume the part; the reason of the halt is kept, with the owner's note.
 
         Raises:
             OSError: it cannot be written; then the part stays halted.
@@ -139,8 +139,8 @@ class HaltedClient:
         """Guard for computations on the client's own data.
 
         Args:
-            passed: exceptions from elsewhere, which do not answer for the data: of messages,
-                of a disk; where the computation itself can raise none such.
+            passed: exceptions that do not depend on the data, such as those of messages or of a
+                disk, if the computation itself cannot raise them.
 
         Raises:
             SitsOutError: in the place of any other exception, but for an interrupt by the owner;
@@ -174,7 +174,7 @@ class HaltedClient:
         return _text(self._sat_out) if self._sat_out.exists() else ""
 
     def _write(self) -> None:
-        """Write down what could not be written yet, if there is anything."""
+        """Write what could not be written before, if there is anything."""
         if self._unwritten is None:
             return
         try:
@@ -211,13 +211,14 @@ class SiteState:
     Args:
         round: the last round that its upload was summed in; where clients keep the public state
             from the server, the last one that is over, as far as this site took part in what came
-            after it: by what it accepted, never by the server's word alone. It does not go down.
-        settled: number of the attempt that they are of.
+            after it: by the messages that it accepted, never by the server's word alone. It does
+                not go down.
+        settled: number of the attempt of the tables.
         tables: private tables.
         pending: number of the attempt whose outcome is not known; 0 without one.
         pending_round: its round.
         next: the tables after it.
-        roster: version of the roster that it was kept under.
+        roster: version of the roster when it was saved.
         roster_hash: 32 bytes, its hash; zeros for none.
     """
 
@@ -231,13 +232,13 @@ class SiteState:
     next: Tables = field(default_factory=dict)
 
     def begun(self, serial: int, round_: int, tables: Tables, *, vouched: bool) -> "SiteState":
-        """With the outcome of an attempt at a round in progress.
+        """The state with the possible outcome of an attempt in progress.
 
         Args:
             serial: the attempt's number.
             round_: the round's.
             tables: private tables after it.
-            vouched: whether more than the server's word says which round it is.
+            vouched: whether the number of the round is confirmed by more than the server's word.
         """
         over = max(self.round, round_ - 1) if vouched else self.round
         return replace(self, round=over, pending=serial, pending_round=round_, next=tables)
@@ -258,7 +259,7 @@ class SiteState:
         return replace(self, roster=version, roster_hash=roster.hash)
 
     def told(self, settled: int) -> "SiteState":
-        """After the server said in which attempt the upload was summed last.
+        """The state after the server said in which attempt the upload was last summed.
 
         Args:
             settled: its number.

@@ -92,7 +92,7 @@ def greeted(
         identity: the server's key.
         addresses: where to ask.
         timeout: seconds to wait for the slowest.
-        said: refusals that are in the log already; None logs all of them.
+        said: refusals that were logged already; None logs all.
 
     Returns:
         Sites that are not on the roster, or disagree on the shared facts, are left out; the log
@@ -122,7 +122,7 @@ def greeted(
 
 
 class Tally:
-    """Messages and bytes between the server and each client's host, and all others as the last.
+    """Messages and bytes between the server and each client's host, and all others as last.
 
     Args:
         clients: clients of the federation; the largest number of one, and 1.
@@ -143,7 +143,7 @@ class Tally:
                 self._totals[f"bytes_{where}"][place] += len(data)
 
     def taken(self) -> dict[str, IntArray]:
-        """int64[n + 1] by name, since they were taken last."""
+        """int64[n + 1] by name, since the last call."""
         found = self._totals
         self._totals = {name: np.zeros_like(values) for name, values in found.items()}
         return found
@@ -198,7 +198,7 @@ class SitesChannel:
         self._settled: Mapping[int, int] = {}
         self._strangers: set[tuple[int, str]] = set()
         self.exchanges = 0
-        """How many times messages went out and answers came back."""
+        """Number of exchanges of messages and answers."""
         self.tally = Tally(int(agreement.roster.numbers[-1]) + 1)
         """Messages and bytes carried."""
 
@@ -247,8 +247,8 @@ class SitesChannel:
         Args:
             round_: its round.
             serial: its number.
-            state: gives the public state as a client is sent it, encoded; -1 for who is none. Each
-                site is sent it once.
+            state: returns the encoded public state for a client; -1 for a host without a client.
+                Each site is sent it once.
             settled: by client, the last attempt that its upload was summed in; 0 where missing.
             ahead: round and serial of the attempt whose keys are agreed on meanwhile; zeros for
                 none.
@@ -286,7 +286,7 @@ class SitesChannel:
         timeout: float | None = None,
         state: bytes = b"",
     ) -> None:
-        """Tell every site how the last attempt ended.
+        """Tell every site the outcome of the last attempt.
 
         Args:
             round_: the round after it.
@@ -307,8 +307,8 @@ class SitesChannel:
     ) -> Iterator[bytes]:
         """One exchange; messages for the hub are returned, those for other parties wait.
 
-        A site that is there and has no answer to the first request of an attempt was started anew
-        since the last one: it is greeted and asked again, once.
+        A connected site without an answer to the first request of an attempt was restarted: it is
+        greeted and asked again, once.
         """
         reached = {node: own for node, own in parcels.items() if node in self._lines}
         new = reached.keys() - self._told - self._anew

@@ -1,4 +1,4 @@
-"""What every host of a federation computes, the same on each but for its data."""
+"""The computation of every host of a federation, the same except for its data."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -115,7 +115,7 @@ class TrainingPlan:
     def require_affordable(self, releases: int) -> None:
         """Check that a client may send as many noised uploads.
 
-        They are counted, not priced: of several parts the dearest may not grow with rounds.
+        Uploads are counted, since the price of the dearest part may not grow with rounds.
 
         Raises:
             RefusalError: they are more than there are rounds.
@@ -191,9 +191,9 @@ class TrainingPlan:
             agreement: with all hosts.
             round_: its round.
             serial: its number.
-            public: the public state that it is computed from, of which what is sent to some clients
-                only does not count; what the server holds of it, where clients keep it from it
-                (``hosting.Held``); None where it is not known yet.
+            public: the public state that it is computed from, without extras sent to some clients
+                only; or the server's part of it, if clients keep it secret (``hosting.Held``); None
+                if it is not known yet.
             clients: int64[k], clients that take part; None for all that are invited.
         """
         state, held = b"", None
@@ -239,7 +239,7 @@ class TrainingPlan:
         return {name: values for name, values in public.extras.items() if name not in parts}
 
     def sent(self, public: PublicState | bytes) -> Callable[[int], bytes]:
-        """The public state as each client is sent it, encoded; -1 for a host without a client."""
+        """The encoded public state for each client; -1 for a host without a client."""
         if isinstance(public, bytes):
             return lambda _: _HELD + public
         parts, common = self._addressed(public), self.common(public)
@@ -286,7 +286,7 @@ class TrainingPlan:
     def opened(
         self, agreement: Agreement, request: Request, read: Callable[[Standing], WordArray | None]
     ) -> tuple[PublicState, Standing]:
-        """The same where clients keep the public state from the server, at a client.
+        """The same at a client, if clients keep the public state secret from the server.
 
         The collector is given the algorithm's step from that state.
 
@@ -327,7 +327,7 @@ class TrainingPlan:
         return chosen
 
     def _begun(self, round_: int) -> PublicStateWords:
-        """The first public state as if it were that which a round begins with."""
+        """The first public state, with the number of the round before a given one."""
         public = replace(self._start, round=round_ - 1)
         return PublicStateWords(self.algorithm, public, self.stack.layout)
 

@@ -1,6 +1,6 @@
-"""Keys and certificates for hosts on one machine: a CA of its own, forgotten once it has signed.
+"""Keys and certificates for hosts on one machine, by a CA whose key is not kept.
 
-Over many hosts, certificates are an operator's to make; see the page on deployments.
+For many hosts, the operator makes certificates; see the page on deployments.
 """
 
 from datetime import UTC, datetime, timedelta
@@ -56,7 +56,7 @@ def make_certificates(folder: Path) -> None:
 
 
 def node_key(path: Path) -> ec.EllipticCurvePublicKey:
-    """Public half of the key by which a SuperLink knows a SuperNode; made where it is missing.
+    """Public half of the key by which a SuperLink knows a SuperNode; made if it is missing.
 
     Raises:
         OSError: a file cannot be written or read.

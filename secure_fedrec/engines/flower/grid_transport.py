@@ -15,11 +15,11 @@ from secure_fedrec.errors import HostError
 
 
 class GridTransport(Transport):
-    """Carries bytes over a Grid, to the nodes that the SuperLink takes for being there.
+    """Carries bytes over a Grid, to the nodes that the SuperLink considers connected.
 
     Args:
         grid: grid of a run in progress.
-        every: seconds between two looks for answers.
+        every: seconds between two checks for answers.
     """
 
     def __init__(self, grid: Grid, *, every: float = 0.1) -> None:
@@ -47,7 +47,7 @@ class GridTransport(Transport):
 def answers(
     grid: Grid, messages: Sequence[Message], timeout: float | None, *, every: float = 0.1
 ) -> Iterator[Message]:
-    """Send messages, and give replies to them as they come, those that say of a failure as well.
+    """Send messages, and yield their replies as they come, including those about failures.
 
     Flower's own ``send_and_receive`` looks for replies every three seconds.
 
@@ -55,7 +55,7 @@ def answers(
         grid: grid of a run in progress.
         messages: what is sent.
         timeout: seconds to wait for the slowest; None as long as it takes.
-        every: seconds between two looks for replies.
+        every: seconds between two checks for replies.
 
     Returns:
         Replies; each names as its sender the node that was asked.
@@ -84,7 +84,7 @@ def answers(
 
 @contextmanager
 def _reached() -> Iterator[None]:
-    """Say of a SuperLink that does not answer that it does not.
+    """Report a SuperLink that does not answer.
 
     Raises:
         HostError: in the place of the HTTP client's errors.

@@ -1,19 +1,19 @@
-"""A mod that protects an existing ClientApp: the server learns a mean, but no update.
+"""A mod that protects an existing ClientApp: the server learns a mean, not single updates.
 
     app = ClientApp(mods=[ProtectedMod(MaskedMean(clip=4.0, max_weight=1000))])
 
-The app trains as it did, from what all clients are sent alike (``model_records.agreed_message``)
-and from its own data. Of its reply nothing leaves this host but masked words; a train message that
-asks for anything else is refused. Flower runs every message in a process of its own, so what a
-client has to remember is kept in its folder, sealed, and never in Flower's ``Context``. What an
-app keeps there is an input of its training that no round agrees on, and a SuperLink chooses which
-of several such states a message comes with: against an active server an app has none, unless the
-terms say that it keeps one.
+The app trains as before, from what is the same for all clients (``model_records.agreed_message``)
+and from its own data. Only masked words of its reply leave this host; a train message that asks for
+anything else is refused. Flower runs every message in a process of its own, so what a client has to
+remember is kept in its folder, sealed, and never in Flower's ``Context``. State that an app keeps
+there affects its training without being agreed on, and a SuperLink chooses which of several such
+states comes with a message: against an active server an app must not keep state, unless the terms
+allow it.
 
-Replies to other messages (evaluation, queries) would be readable by the server: from a few of them
-a server that chooses the models learns a client's data exactly. Against an active server they are
-refused. Against a curious server they pass, the app's state stays unchanged, and failures are not
-reported.
+Replies to other messages (evaluation, queries) would be readable by the server: from a few of them,
+a server that chooses the models can learn a client's data exactly. Against an active server they
+are refused. Against a curious server they pass, the app's state stays unchanged, and failures are
+not reported.
 """
 
 from copy import deepcopy
@@ -112,7 +112,7 @@ class ProtectedMod:
         return self._terms.adversary == "curious" or self._terms.keeps_state
 
     def _trained(self, sent: Arrays, found: Message, own: Context) -> Update:
-        """What the app has made of the message that its own strategy has sent.
+        """The app's reply to the message that its own strategy has sent.
 
         Raises:
             RefusalError: it keeps a state that the terms do not have it keep.
@@ -144,7 +144,7 @@ class ProtectedMod:
         )
 
     def _weight_of(self, figures: dict[str, MetricRecordValues]) -> int:
-        """How much this client counts; 1 where all count alike."""
+        """The weight of this client; 1 if all have the same."""
         found = figures.pop(self._weight, None)
         if not self._terms.weighted:
             return 1

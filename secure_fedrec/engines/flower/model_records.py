@@ -1,4 +1,4 @@
-"""Between Flower's records and what a protected mean is made of: arrays by name, and hashes."""
+"""Converts Flower's records to the inputs of a protected mean: arrays by name, and hashes."""
 
 import struct
 from collections.abc import Callable, Iterable, Mapping
@@ -19,15 +19,15 @@ _ALWAYS = 1e12
 
 
 def agreed_message(message: Message, client: int) -> Message:
-    """The part of a message that an app is given: only what all clients are sent alike.
+    """The part of a message that an app gets: only what is the same for all clients.
 
     A round's statement covers type, group and records. Everything else that Flower's messages hold
-    (identities, times, nodes) is the same in every message that an app gets, so it computes from
-    what was agreed on.
+    (identities, times, nodes) is the same in every message that an app gets, so its computation
+    depends only on what was agreed on.
 
     Args:
         message: from the SuperLink.
-        client: number of this client on the roster, in the place of the node's.
+        client: number of this client on the roster, which replaces the node's.
     """
     records = {name: each for name, each in message.content.items() if name != RECORD}
     content = RecordDict({name: _ordered(records[name]) for name in sorted(records)})
@@ -47,14 +47,14 @@ def agreed_message(message: Message, client: int) -> Message:
 
 
 def _ordered(record: Any) -> Any:
-    """A record whose order tells nothing; arrays stand in the order that they are read in."""
+    """A record in an order independent of the sender; arrays keep their order."""
     if isinstance(record, ArrayRecord):
         return record
     return type(record)({key: record[key] for key in sorted(record)})
 
 
 def told_digest(*told: Mapping[str, Any]) -> bytes:
-    """32 bytes, hash of settings that a host was told, such as a run's configuration."""
+    """32 bytes, hash of a host's settings, such as a run's configuration."""
     return _digest(f"{key} {_plain(each[key])!r}".encode() for each in told for key in sorted(each))
 
 
@@ -127,7 +127,7 @@ def _parts(content: RecordDict) -> Iterable[bytes]:
 
 
 def _plain(value: Any) -> Any:
-    """What a value is told apart by: of a float its bits, since NaNs have several and one name."""
+    """The form in which values are compared: floats by their bits, since NaNs have several."""
     if isinstance(value, list | tuple):
         return [_plain(each) for each in value]
     return ("float", struct.pack("<d", value)) if isinstance(value, float) else value

@@ -17,14 +17,14 @@ LOOPBACK = "127.0.0.1"
 _PATIENCE = 180.0
 _GRACE = 5.0
 _GUARDED = 'exec 3<&0 </dev/null; { read -r _ <&3; kill -9 -$$; } & exec 3<&-; exec "$0" "$@"'
-"""Start a command beside a guard, which ends the group when the holder of the pipe ends."""
+"""Start a command with a guard process, which ends the group when the holder of the pipe ends."""
 
 
 class Running:
-    """A process with all that it starts, in a group of its own, which ends when this one does.
+    """A process and its descendants, in a process group that ends when this process does.
 
-    However this process ends: the kernel closes its end of a pipe, and a guard in the group, which
-    reads the other end, kills the group.
+    This works however this process ends: the kernel closes its end of a pipe, and a guard in the
+    group, which reads the other end, kills the group.
 
     Args:
         name: for messages and its log.
@@ -47,7 +47,7 @@ class Running:
 
     @property
     def pid(self) -> int:
-        """Of the process, and of its group."""
+        """The id of the process, and of its group."""
         return self._process.pid
 
     @property
@@ -56,7 +56,7 @@ class Running:
         return self._process.poll() is not None
 
     def again(self) -> None:
-        """Start it anew, once it has ended.
+        """Restart it after it has ended.
 
         Raises:
             OSError: it cannot be started.
@@ -118,7 +118,7 @@ def free_ports(count: int) -> list[int]:
 
 
 def await_port(process: Running, port: int, *, patience: float = _PATIENCE) -> None:
-    """Wait until a process listens.
+    """Wait until a process listens on its port.
 
     Raises:
         HostError: it ended, or does not listen in time.

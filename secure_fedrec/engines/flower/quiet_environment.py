@@ -2,7 +2,7 @@
 
 Flower does all three by default. The first two are switched off by variables of the environment
 that it reads when it is imported, the third by an option of the SuperLink as well, so this module
-imports nothing of it.
+does not import it.
 """
 
 import os

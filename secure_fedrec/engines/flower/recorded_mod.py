@@ -1,4 +1,4 @@
-"""A mod that records a client's incoming and outgoing messages, where no strategy can be wrapped.
+"""A mod that records a client's incoming and outgoing messages, if the strategy cannot be wrapped.
 
     app = ClientApp(mods=[RecordedMod("pieces")])  # first in the list: what leaves the client
 
@@ -8,11 +8,11 @@ and, once the run is over and the folders of all clients are at hand:
     nodes = join_pieces("pieces", recorder)
     recording = recorder.close()
 
-Flower runs clients in processes of their own, so no client writes a recording. Each writes pieces
-into a folder of its own inside the one that is named (``recorded_pieces``), and they are joined
-where the folders of all clients are at hand. Messages and replies pass unchanged. Replies that did
-not reach the server are recorded in a piece as well. The folders hold updates in clear: they are
-for their owner alone.
+Flower runs clients in separate processes, so no single client can write a recording. Each writes
+pieces into a folder of its own inside the one that is named (``recorded_pieces``), and they are
+joined where the folders of all clients are at hand. Messages and replies pass unchanged. Replies
+that did not reach the server are recorded in a piece as well. The folders hold updates in clear, so
+only their owner should read them.
 """
 
 from pathlib import Path
@@ -50,7 +50,7 @@ class RecordedMod:
         self._folder = None if folder is None else Path(folder)
 
     def __call__(self, message: Message, context: Context, call_next: ClientAppCallable) -> Message:
-        """The app's own reply to a message (``flwr.clientapp.typing.Mod``), once it is written.
+        """The app's own reply to a message (``flwr.clientapp.typing.Mod``), after it was recorded.
 
         Raises:
             ConfigError: no folder is named.

@@ -1,4 +1,4 @@
-"""Pieces that clients of a Flower federation have written down, and how they become a recording.
+"""Pieces written by clients of a Flower federation, and their conversion to a recording.
 
 A folder ``node-ID`` has ``piece-NNNNNN.npz`` for each message to a client, from 1, and
 ``model-DIGEST.npz`` for each model that it was sent: ``facts``, a JSON object in UTF-8 as uint8[k]
@@ -79,7 +79,7 @@ def folder_of(place: Path, node: int) -> Path:
 
 
 def keep_model(folder: Path, model: Mapping[str, Any]) -> str:
-    """Keep a model that a node was sent, once for all messages with it; its digest.
+    """Store a model that a node was sent, once for all messages with it; returns its digest.
 
     Raises:
         OSError: it cannot be written.
@@ -96,7 +96,7 @@ def keep_piece(folder: Path, piece: Piece, arrays: Iterable[Any]) -> None:
 
     Args:
         folder: folder of the node.
-        piece: what is known of it.
+        piece: facts about it.
         arrays: those of ``piece.names``, in that order.
 
     Raises:
@@ -114,7 +114,7 @@ def join_pieces(
     weighted_by: str = "num-examples",
     final: Mapping[str, Any] | None = None,
 ) -> tuple[int, ...]:
-    """Write the pieces of a run down as one recording, with the names and rules of a strategy's.
+    """Convert the pieces of a run to one recording, with the names and rules of a strategy's.
 
     The model that a round led to is the one of the next, or, after the last, the one that clients
     were sent to evaluate in it.
@@ -129,7 +129,7 @@ def join_pieces(
         final: the model after the last round, where no client was sent it.
 
     Returns:
-        Flower's number of each client that is in a piece, by ascending number of the client.
+        Flower's number of each client with a piece, in ascending order of client numbers.
 
     Raises:
         TranscriptError: a folder holds no pieces, one is damaged, not a regular file, in the folder
@@ -175,7 +175,7 @@ def _note_round(
     clients: Mapping[int, int],
     weighted_by: str,
 ) -> None:
-    """Write down a round: the model, and what clients sent, in the order of their numbers.
+    """Record a round: the model, and the clients' messages in the order of their numbers.
 
     Raises:
         TranscriptError: a file is damaged.
@@ -196,7 +196,7 @@ def _note_round(
 
 
 def _sent(round_: int, taken: Sequence[_Taken]) -> dict[str, Any] | None:
-    """The model that clients were sent; None to nobody.
+    """The model that clients were sent; None if none was sent.
 
     Raises:
         MisfitError: they were sent different ones.
@@ -220,7 +220,7 @@ def _sent(round_: int, taken: Sequence[_Taken]) -> dict[str, Any] | None:
 
 
 def _number(name: str, told: Any) -> int:
-    """What a caller's function answers.
+    """The result of a caller's function, checked.
 
     Raises:
         MisfitError: it is not a whole number.

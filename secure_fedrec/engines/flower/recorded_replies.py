@@ -1,9 +1,9 @@
-"""What a recording takes of a Flower federation: models, replies to train messages, their metrics.
+"""The recorded parts of a Flower federation: models, replies to train messages, metrics.
 
-What a server reads of a reply is its arrays, the weight, and its metrics. A metric is recorded
-where the recorder has an array of that name, ``"metrics.train_loss": ()``, and refused where it has
-none; so is what no recording holds, unless the recorder says that it leaves something out. So no
-recording is silent about what was read.
+A server reads the arrays, the weight and the metrics of a reply. A metric is recorded where the
+recorder has an array of that name, ``"metrics.train_loss": ()``, and refused otherwise; messages
+that a recording cannot hold are refused as well, unless the recorder states that it leaves them
+out. So a recording states everything that was read.
 """
 
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ METRICS = "metrics."
 
 
 def whole_model(recorder: Recorder, model: Mapping[str, Any]) -> dict[str, Any]:
-    """A model beside zeros for the metrics, which no server hands out.
+    """A model, with zeros for the metrics, which servers do not send.
 
     Raises:
         MisfitError: an array of it has the name of a metric.
@@ -36,7 +36,7 @@ def note_upload(
     *,
     weighted_by: str,
 ) -> None:
-    """Write down a reply to a train message.
+    """Record a reply to a train message.
 
     Args:
         recorder: recorder of the arrays of the model, with a weight if replies have one.
@@ -64,7 +64,7 @@ def note_upload(
 
 
 def _require_no_metrics(arrays: Mapping[str, Any]) -> None:
-    """Refuse arrays that have the name of a metric: one of both would stand for the other.
+    """Refuse arrays that have the name of a metric, since the two could not be told apart.
 
     Raises:
         MisfitError: there is one.
@@ -75,7 +75,7 @@ def _require_no_metrics(arrays: Mapping[str, Any]) -> None:
 
 
 def require_left_out(recorder: Recorder, kind: str) -> None:
-    """Refuse replies that no recording holds, unless the recorder says that it leaves some out.
+    """Refuse replies that a recording cannot hold, unless the recorder leaves them out.
 
     Args:
         recorder: recorder of the federation.

@@ -7,8 +7,8 @@
     strategy.start(grid, initial_arrays, num_rounds=3)
     recording = recorder.close()
 
-The app knows nothing of it: messages and replies pass as they are. What is recorded of them, and
-what is refused, is said in ``recorded_replies``. Where a strategy cannot be wrapped, clients
+The app is not affected: messages and replies pass unchanged. ``recorded_replies`` describes what is
+recorded, and what is refused. Where a strategy cannot be wrapped, clients
 record what they send (``recorded_mod``).
 """
 
@@ -66,7 +66,7 @@ class RecordedStrategy(ForwardedStrategy):
         return result
 
     def note_sent(self, messages: Iterable[Message]) -> None:
-        """Write down the model of a round, from its first train message.
+        """Record the model of a round, from its first train message.
 
         Raises:
             MisfitError: it holds other arrays than the recorder has.
@@ -108,7 +108,7 @@ class RecordedStrategy(ForwardedStrategy):
 
 
 class _RecordedGrid(ForwardedGrid):
-    """A grid on which train messages and their replies are noted as they pass."""
+    """A grid that records train messages and their replies."""
 
     def __init__(self, grid: Grid, strategy: RecordedStrategy) -> None:
         super().__init__(grid)

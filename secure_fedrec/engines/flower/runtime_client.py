@@ -1,4 +1,4 @@
-"""A client of Flower's runtime: how a process of ours asks Flower's own for what it is to do."""
+"""A client of Flower's runtime, by which our processes fetch tasks from Flower's."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,7 +22,7 @@ def runtime_client(
 
     Args:
         address: host and port.
-        component: of Flower's, in whose place this process asks.
+        component: Flower's component that this process replaces.
         interceptors: further ones.
         ca: certificate of the CA, PEM; without one nothing is encrypted, as within one host.
         tries: how often a call is tried; None as often as Flower does.

@@ -1,8 +1,7 @@
 """Replies that do not reveal details of a failure.
 
-Flower would send an exception's text to the server. Whatever goes wrong stays in this process's
-log, and of errors that are not this package's own only the kind and the line of code, because a
-text may hold data.
+Flower would send an exception's text to the server. Here failures stay in this process's log;
+errors of other packages are logged by kind and line of code only, because their text may hold data.
 """
 
 import logging

@@ -1,13 +1,13 @@
-"""A wrapper of a strategy that is given a mean, while no party sees a client's update.
+"""A wrapper of a strategy that gets a mean, without any party seeing a client's update.
 
     strategy = ProtectedStrategy(FedAvg(), MaskedMean(clip=4.0, max_weight=1000), "server")
 
-The strategy inside configures rounds as it did. Where it would send train messages, sites and
+The strategy inside configures rounds as before. Where it would send train messages, sites and
 server run a masked sum (``distributed.mean_coordinator``), and it is given a single reply: the
 weighted mean, with the sum of the weights, as from one client that had all examples. Its own
 weighted mean of that one reply is the mean; a server's optimizer works with it as before. Arrays
-that the terms do not share are in every message and in the result as they began. Clients are asked
-to evaluate against a curious server only: their replies are read in clear.
+that the terms do not share keep their initial values in every message and in the result. Clients
+are asked to evaluate against a curious server only: their replies are read in clear.
 """
 
 from collections.abc import Iterable, Sequence
@@ -38,7 +38,7 @@ from secure_fedrec.errors import ConfigError
 from secure_fedrec.protection.means import Arrays, ProtectedMean
 
 METRICS: Final = "metrics"
-"""Name of the record of metrics that the strategy inside is given."""
+"""Name of the record of metrics for the strategy inside."""
 
 _NEED_EACH: Final = frozenset(
     {
@@ -60,7 +60,7 @@ class ProtectedStrategy(ForwardedStrategy):
         strategy: configures rounds, and takes a weighted mean of what clients send.
         terms: the agreed terms, equal at every client.
         folder: the server's own, see ``distributed.mean_site.Keys``.
-        every: seconds between two looks for answers.
+        every: seconds between two checks for answers.
 
     Attributes:
         reports: reports of the rounds so far.
@@ -105,7 +105,7 @@ class ProtectedStrategy(ForwardedStrategy):
         return result
 
     def as_begun(self, message: Message) -> Message:
-        """A message in which arrays that are not shared are those of the first message.
+        """A message in which arrays that are not shared are replaced by those of the first message.
 
         The strategy inside makes floats of whole numbers (``aggregate_arrayrecords``), and floats
         are shared.
@@ -117,13 +117,13 @@ class ProtectedStrategy(ForwardedStrategy):
 
     @property
     def asks_nothing_else(self) -> bool:
-        """Whether clients answer train messages alone (``mod``)."""
+        """Whether clients only answer train messages (``mod``)."""
         return self._terms.adversary == "active"
 
     def train(
         self, grid: Grid, messages: Sequence[Message], timeout: float | None
     ) -> list[Message]:
-        """One round: what the strategy inside would send, and the one reply that it gets.
+        """One round: replaces the train messages by a masked sum, and returns the one reply.
 
         Raises:
             ConfigError: the messages differ, or hold no model.
@@ -152,7 +152,7 @@ class ProtectedStrategy(ForwardedStrategy):
 
 
 class _ProtectedGrid(ForwardedGrid):
-    """A grid over which train messages go under protection, and all others as they are."""
+    """A grid that sends train messages under protection, and all others unchanged."""
 
     def __init__(self, grid: Grid, strategy: ProtectedStrategy) -> None:
         super().__init__(grid)

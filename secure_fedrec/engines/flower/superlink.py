@@ -1,4 +1,4 @@
-"""A SuperLink on this machine, and the run in which the coordinator speaks."""
+"""A SuperLink on this machine, and the run through which the coordinator sends."""
 
 import time
 from hashlib import sha256
@@ -38,7 +38,7 @@ _TRIES = 4
 
 
 def start_superlink(folder: Path, port: int, home: Path) -> Running:
-    """Start a SuperLink that asks for TLS and for SuperNodes' keys, and wait for it.
+    """Start a SuperLink that requires TLS and SuperNodes' keys, and wait for it.
 
     Args:
         folder: with ``superlink.pem``, ``superlink.key`` and ``ca.pem``; its log goes there.
@@ -92,7 +92,7 @@ class Link:
         self._grid: HttpGrid | None = None
 
     def register(self, key: EllipticCurvePublicKey) -> int:
-        """Let a SuperNode with this key in; its number at the SuperLink.
+        """Register a SuperNode with this key; returns its number at the SuperLink.
 
         Raises:
             HostError: the SuperLink refuses it, or is not reached.
@@ -133,7 +133,7 @@ class Link:
         return grid
 
     def close(self) -> None:
-        """End the run's connections, for as long as that may take.
+        """End the run's connections, within a time limit.
 
         A pool of connections whose lock is never released, as the library has been seen to do,
         would block without end; its open connections end with the process.
@@ -150,7 +150,7 @@ class Link:
         self._control.close()
 
     def _token(self) -> str:
-        """What the run's server side shows of itself.
+        """The facts that the run's server side states about itself.
 
         Raises:
             HostError: the run does not come.

@@ -1,6 +1,6 @@
 """A site's process: fetches its SuperNode's tasks and answers them with the site's own code.
 
-Whatever goes wrong stays here (``scrubbed_replies``). No app that the SuperLink names is installed,
+Details of failures stay here (``scrubbed_replies``). No app that the SuperLink names is installed,
 loaded or run.
 """
 
@@ -42,7 +42,7 @@ def serve(
         address: host and port of the SuperNode's own API, on this host.
         alive: whether to go on.
         heard: called whenever the SuperNode has said whether there is a task.
-        every: seconds between two looks for a task.
+        every: seconds between two checks for a task.
 
     Raises:
         ConfigError: Flower would contact hosts of its maker.
@@ -71,11 +71,10 @@ def handled(replies: Mapping[str, Reply], message: Message, context: Context) ->
 
 
 def serve_app(app: ClientApp, address: str, *, alive: Callable[[], bool] = lambda: True) -> None:
-    """Run an app that is installed here, in the place of whatever the SuperLink sends.
+    """Run an app that is installed here instead of the one that the SuperLink sends.
 
-    A SuperNode that is started with ``--isolation process`` leaves its tasks to this process. What
-    the app keeps in its ``Context`` is kept as Flower keeps it; an exception, wherever it comes
-    from, is not reported.
+    A SuperNode that is started with ``--isolation process`` leaves its tasks to this process. The
+    app's ``Context`` is kept as by Flower; exceptions are not reported to the server.
 
     Args:
         app: app of this host's own.

@@ -1,1 +1,1 @@
-"""Deep matrix factorization of interactions: users and items meet in one hidden layer."""
+"""Deep matrix factorization of interactions, with one hidden layer on users and items."""

@@ -1,12 +1,12 @@
 """Adam, for layers that move in every step and for rows of large tables that few batches touch.
 
-A row that a batch does not touch has no slope there, but Adam moves it on all the same, by what its
-mean of slopes remembers, and forgets. A row is brought up to date when it is next seen, over all
-the steps that it missed at once: slopes of 0 make the mean and the mean of squares, so also the
-step, geometric sequences. That leaves out how the corrections for the start and epsilon differ
-between these steps, and nothing else. (Leaving such rows where they are, as torch's ``SparseAdam``
-does, makes rare items learn an order of magnitude more slowly, and lets one large slope of the
-embedding loss hold a row for thousands of batches, because its mean of squares does not fade.)
+A row that a batch does not touch has gradient 0, but Adam still moves it by its decaying mean of
+slopes. A row is updated when it is next used, for all missed steps at once: with slopes of 0 the
+mean, the mean of squares and so the step are geometric sequences. This only neglects that the bias
+corrections and epsilon differ between these steps. (Leaving such rows where they are, as torch's
+``SparseAdam`` does, makes rare items learn an order of magnitude more slowly, and one large slope
+of the embedding loss then blocks a row for thousands of batches, because its mean of squares does
+not decay.)
 """
 
 import math

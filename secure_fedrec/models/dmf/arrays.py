@@ -82,10 +82,10 @@ class Targets(NamedTuple):
 
     Attributes:
         indptr: int64[I + 1].
-        vectors: float64[T, d], of length 1; one of length 0 pulls nothing.
+        vectors: float64[T, d], of length 1; one of length 0 is ignored.
         strength: beta.
         margin: m.
-        everywhere: whether all pairs count in every step (eq. 4), or those of a batch's items.
+        everywhere: whether all pairs count in every step (eq. 4), or only those of a batch's items.
     """
 
     indptr: IntArray

@@ -21,7 +21,7 @@ _LANES = 4  # 16 random bits decide a hidden unit, so a word decides four
 
 @compiled_loop
 def _mixed(number: np.uint64) -> np.uint64:
-    """SplitMix64: scatters consecutive numbers. Dropout hides nothing, so it needs no cipher."""
+    """SplitMix64 of consecutive numbers; dropout is not secret, so it needs no cipher."""
     word = number * np.uint64(0x9E3779B97F4A7C15)
     word = (word ^ (word >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     word = (word ^ (word >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -105,7 +105,7 @@ def _see_rows(
     course: Course,
     targets: Targets,
 ) -> tuple[int, float]:
-    """Number a batch's rows, and bring each up to date; how many they are, and their losses."""
+    """Number a batch's rows, and update each; returns their number and losses."""
     used, losses = 0, 0.0
     for place in range(start, stop):
         user, item = np.int64(examples.users[place]), np.int64(examples.items[place])
@@ -121,7 +121,7 @@ def _see_rows(
 
 @compiled_loop
 def _move_rows(model: Moving, slopes: FloatArray, rows: IntArray, pace: Pace) -> None:
-    """A step of a batch's rows, whose slopes lie in their slots and are 0 again."""
+    """A step of a batch's rows, whose slopes are in their slots and are then reset to 0."""
     values, first, second = model.parts.vectors, model.first.vectors, model.second.vectors
     for slot in range(len(rows)):
         row = rows[slot]
@@ -131,7 +131,7 @@ def _move_rows(model: Moving, slopes: FloatArray, rows: IntArray, pace: Pace) ->
 
 @compiled_loop
 def _move_layers(model: Moving, slopes: Parts, columns: FloatArray, pace: Pace) -> None:
-    """A step of all layers; ``columns`` follows the weights, and the slopes are 0 again."""
+    """A step of all layers; ``columns`` follows the weights, and slopes are reset to 0."""
     parts, first, second = model
     for unit in range(len(parts.biases)):
         own, slope = parts.weights[unit], slopes.weights[unit]
@@ -181,7 +181,7 @@ def _learn_batch(
 
 @compiled_loop
 def _no_slopes(parts: Parts, rows: int) -> Parts:
-    """Room for derivatives: of so many rows, and of the layers."""
+    """Arrays for derivatives of so many rows, and of the layers."""
     units, width = len(parts.biases), parts.vectors.shape[1]
     return Parts(
         np.zeros((rows, width)),
@@ -237,7 +237,7 @@ def run_epoch(
 
 @compiled_loop
 def score_pairs(users: FloatArray, items: FloatArray, parts: Parts, found: FloatArray) -> None:
-    """Score of every user for every item: the halves of the hidden layer once per vector."""
+    """Scores of all users for all items; each half of the hidden layer is computed once."""
     weights, biases, output = parts.weights, parts.biases, parts.output
     units, width = len(biases), users.shape[1]
     halves = np.empty((len(items), units))

@@ -1,14 +1,14 @@
 """DMF, deep matrix factorization of interactions (FedDMF, section III-A and Fig. 4).
 
-A user and an item have a vector each, p_u and q_i in R^d. Both pass one hidden layer of h units,
+A user and an item have a vector each, p_u and q_i in R^d. Both enter one hidden layer of h units,
 
     y_ui = sigmoid(w . dropout(relu(W_u p_u + W_i q_i + b)) + c),
 
 which is a layer on the two vectors side by side. (With a layer of its own for each vector, joined
-behind the ReLU, the prediction would be a sum of a number of the user and one of the item, so that
-all users had the same order of items.) y is near 1 where the user has interacted with the item.
+behind the ReLU, the prediction would be the sum of a number per user and one per item, so that all
+users would rank items equally.) y is near 1 where the user has interacted with the item.
 
-All parameters of one organisation live in one flat vector: the vectors of users and items, then the
+All parameters of one organisation are in one flat vector: the vectors of users and items, then the
 layers, which have the same shape everywhere.
 """
 
@@ -31,7 +31,7 @@ class DMFConfig(Settings, section="model"):
         width: d, values of a user's or an item's vector; even.
         hidden: h, units of the hidden layer.
         dropout: probability that a hidden unit is left out of a training step.
-        spread: standard deviation of the vectors that training starts from.
+        spread: standard deviation of the initial vectors.
 
     Raises:
         ConfigError: a field is out of range.

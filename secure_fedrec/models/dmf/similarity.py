@@ -4,11 +4,11 @@
 
 As printed P are all pairs, so every common item has a slope in every step, whatever the batch is.
 Targets are constants and the loss is a sum over items, so an item that a batch does not touch moves
-on by itself: its steps are made when it is next seen, one after the other while its row is at hand.
-Within the margin there is no slope. What Adam remembers then moves an item along a straight line,
-and vectors within an angle of a target form a convex cone: if the end of the line is within the
-margin, all of it is, and the item is there at once. That leaves out how epsilon weighs from step to
-step, so it is done with the last 1e-5 of the way.
+independently: its steps are made when it is next used, one after the other. Within the margin the
+slope is 0. What Adam remembers then moves an item along a straight line, and vectors within an
+angle of a target form a convex cone: if the end of the line is within the margin, the whole line
+is, and the item is moved there at once. This neglects how the effect of epsilon changes between
+steps, so it is only used for the last 1e-5 of the distance.
 """
 
 import math
@@ -48,8 +48,8 @@ def pull_items(
 ) -> float:
     """Loss of the items among a batch's rows; adds its derivatives to ``slopes``, row by row.
 
-    Where P are not all pairs, they are those of these items: an estimate of the mean over all, in
-    which items weigh by how often batches have them.
+    If P are not all pairs, they are those of these items: an estimate of the mean over all,
+    weighted by how often batches contain an item.
     """
     pairs = len(targets.vectors)
     if not targets.everywhere:
@@ -81,7 +81,7 @@ def pull_items(
 
 @dividing_loop
 def _dot(one: FloatArray, other: FloatArray) -> float:
-    """Four sums side by side, none of which waits for another."""
+    """Four parallel, independent sums."""
     a, b, c, d = 0.0, 0.0, 0.0, 0.0
     whole = len(one) - len(one) % 4
     for place in range(0, whole, 4):
@@ -107,7 +107,7 @@ def _add(
 def _slope_of(
     vector: FloatArray, pulling: FloatArray, weight: float, margin: float, slope: FloatArray
 ) -> tuple[float, bool]:
-    """Loss of an item alone and whether there is a slope, which is put into ``slope``."""
+    """Loss of one item, and whether it has a slope, which is written to ``slope``."""
     total, pulled = 0.0, False
     for place in range(len(slope)):
         slope[place] = 0.0
@@ -132,7 +132,7 @@ def _step(
     rate: float,
     settled: float,
 ) -> None:
-    """``adam.step_of``, forgetting what is next to nothing."""
+    """``adam.step_of``, with tiny values set to 0."""
     for place in range(len(vector)):
         one = FIRST_DECAY * first[place] + (1.0 - FIRST_DECAY) * slope[place]
         two = SECOND_DECAY * second[place] + (1.0 - SECOND_DECAY) * slope[place] * slope[place]
@@ -152,7 +152,7 @@ def _way(
     settled: float,
     end: FloatArray,
 ) -> float:
-    """How far memory alone brings a vector, to an ``end``; infinity if that has a slope again."""
+    """Distance that Adam's mean moves a vector, to an ``end``; infinity with a slope there."""
     way = 0.0
     for place in range(len(vector)):
         step = ahead * first[place] / (math.sqrt(second[place]) + EPSILON * settled)
@@ -174,7 +174,7 @@ def bring_up(
     now: int,
     course: Course,
 ) -> float:
-    """Bring a vector up to date; the loss of its pairs in the steps that it had missed.
+    """Make a vector's missed steps; returns the loss of its pairs in these steps.
 
     Args:
         model: changed.
@@ -182,7 +182,7 @@ def bring_up(
         row: row of the vector among those of users and items.
         item: the same among items; negative of a user.
         before: the last step that it has made.
-        now: the step that it is brought to.
+        now: the step up to which it is updated.
         course: of the epoch.
     """
     if item < 0 or not targets.everywhere or targets.indptr[item] == targets.indptr[item + 1]:

@@ -1,8 +1,8 @@
 """Local training of DMF at one organisation: which pairs an epoch visits, and the epoch.
 
-What a user has interacted with is a positive. Of everything else in the user's pool, the items that
-its organisation has, an epoch takes ``negatives`` fresh ones for every positive, drawn with
-replacement, or, where ``negatives`` is None, all pairs that there are.
+Interactions of a user are positives. Of everything else in the user's pool, the items that its
+organisation has, an epoch takes ``negatives`` fresh ones for every positive, drawn with
+replacement, or, if ``negatives`` is None, all pairs.
 """
 
 from dataclasses import dataclass
@@ -24,8 +24,8 @@ class DMFTraining(Settings, section="training"):
     Args:
         learning_rate: of Adam.
         batch_size: batch size of a step.
-        negatives: pairs without an interaction per pair with one, fresh in every epoch; without
-            a number, all that there are.
+        negatives: pairs without an interaction per pair with one, fresh in every epoch; None for
+            all pairs.
 
     Raises:
         ConfigError: a field is out of range.
@@ -54,7 +54,7 @@ class Interactions:
 
     @classmethod
     def of_pairs(cls, users: IntArray, items: IntArray, dmf: DMF) -> "Interactions":
-        """Of pairs ordered by user, then item, at an organisation whose items are all one pool."""
+        """From pairs ordered by user and item, at an organisation with a single pool."""
         indptr = np.searchsorted(users, np.arange(dmf.users + 1)).astype(np.int64)
         return cls(
             indptr=indptr,

@@ -91,8 +91,8 @@ class Moments(NamedTuple):
     Attributes:
         first: float64[P], running mean of gradients; not used by SGD.
         second: float64[P], running mean of their squares; not used by SGD.
-        moving: bool[U + I], embeddings that may have a gradient other than 0 in their past; the
-            others cannot move and are skipped.
+        moving: bool[U + I], embeddings that may have had a gradient other than 0; the others cannot
+            move and are skipped.
     """
 
     first: FloatArray

@@ -1,9 +1,10 @@
 """Inner loops of GUM: predictions, closed-form gradients of the squared error, optimiser steps.
 
-GUM has a few thousand numbers per organisation and its batches a few dozen rows, so what an
-automatic differentiation spends is bookkeeping. The derivatives fit on one page; these loops walk a
-batch once and touch only what its records touch. They are equal to automatic differentiation up to
-rounding, and the optimiser steps are those of ``torch.optim.Adam`` and ``torch.optim.SGD``.
+GUM has a few thousand numbers per organisation and its batches a few dozen rows, so automatic
+differentiation would spend its time on bookkeeping. These loops compute the derivatives directly,
+pass over a batch once and touch only what its records use. They are equal to automatic
+differentiation up to rounding, and the optimiser steps are those of ``torch.optim.Adam`` and
+``torch.optim.SGD``.
 """
 
 import math

@@ -1,4 +1,4 @@
-"""GUM, the general user model of HPFL (section 4.4): users and items meet through attributes.
+"""GUM, the general user model of HPFL (section 4.4), which relates users and items by attributes.
 
 An organisation with U users and I items describes both by K public attributes. With the multi-hot
 attributes a_v of item v,
@@ -17,7 +17,7 @@ from the paper in the start, in a sigmoid around R_u and R_v and in slip and gue
 the items; these are settings too, and the paper is the default.
 
 All parameters of one organisation live in one flat vector, so that optimisers, proximal terms and
-uploads are loops over numbers; ``GUM.parts`` names its pieces without copying them.
+uploads are loops over one array; ``GUM.parts`` names its pieces without copying them.
 """
 
 import math

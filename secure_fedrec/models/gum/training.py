@@ -2,7 +2,7 @@
 
 The loss is the mean squared error of the predictions. Records are visited in a fresh random order
 every epoch, the last batch may be short, and the optimiser starts anew in every call, as a client
-of a round does. A validation part, which training never touches, says when to stop and which epoch
+of a round does. A validation part, which is not trained on, determines when to stop and which epoch
 to keep; the parameters a call starts from are a candidate too, so training never makes them worse
 on it.
 """

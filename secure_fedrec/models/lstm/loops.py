@@ -1,10 +1,9 @@
 """Inner loops of an LSTM over characters, forward and backward, in single precision.
 
-A client has a handful of short texts. Most of what a library spends on their LSTM lies between its
-operations then. Here one compiled loop walks the time steps, and the input's part of a step is a
-row of a table with as many rows as there are characters. Gates lie side by side in the order of
-torch: input, forget, cell, output. Sums run in the order of the loops: equal arguments give equal
-bits.
+A client has a handful of short texts. A library then spends most of its time between the operations
+of the LSTM. Here one compiled loop passes over the time steps, and the input's part of a step is a
+row of a table with as many rows as there are characters. Gates are stored in the order of torch:
+input, forget, cell, output. Sums run in the order of the loops: equal arguments give equal bits.
 """
 
 from typing import TypeAlias

@@ -1,4 +1,4 @@
-"""NCF, neural collaborative filtering, for ratings: a product of factors beside a small network.
+"""NCF, neural collaborative filtering, for ratings: a product of factors and a small network.
 
 Central training only; HPFL compares its user model with it. Both parts have embeddings of their
 own: the first multiplies them element by element, the second passes their concatenation through
@@ -24,7 +24,7 @@ class NCFConfig(Settings, section="ncf"):
 
     Args:
         factors: length of every embedding. With as many factors as attributes, HPFL's ranking
-            measures can be computed, of factors that nothing ties to attributes.
+            measures can be computed, although factors are unrelated to attributes.
         hidden: units of the network's layers.
         dropout: probability of a hidden value to be dropped in training.
 
@@ -83,5 +83,5 @@ class NCF(nn.Module):
 
     @torch.no_grad()
     def characteristics(self) -> FloatArray:
-        """Factors of every user: float64[U, factors]; they belong to no attribute."""
+        """Factors of every user: float64[U, factors], which are unrelated to attributes."""
         return np.asarray(self.user_factors.weight.numpy(), dtype=np.float64)

@@ -1,4 +1,4 @@
-"""A neural rating model for split personalization: user vectors stay home, all else is shared.
+"""A neural rating model for split personalization: user vectors stay home, the rest is shared.
 
     user -> user embedding --+
                              +-> dense layers (ReLU) -> one number: a rating, or the log-odds of one

@@ -1,4 +1,4 @@
-"""Does a client's real step keep private values at home? Checked on any function, run unchanged.
+"""Checks that a client's real step, run unchanged, keeps private values at home.
 
 ``check`` is the property; ``lightning`` makes such a function of a Lightning module. The parts in
 the order of their use: ``contents`` and ``states`` read and write arrays inside any object,

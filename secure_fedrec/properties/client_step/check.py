@@ -1,4 +1,4 @@
-"""Does a client's real step keep private values at home?
+"""Checks that a client's real step keeps private values at home.
 
 Client steps are functions: with several optimisers, schedules, weight decay, copies of a model, an
 engine that keeps a state per client. ``check_client_step`` runs such a function unchanged, and
@@ -38,7 +38,7 @@ def check_client_step(
     seed: int = 0,
     scale: float = 0.5,
 ) -> ClientReport:
-    """Run a client's real step with random private values, and judge what it sends and leaves.
+    """Run a client's real step with random private values, and judge what it sends and changes.
 
     Args:
         train: user -> what that client sends; one local training, without the server's step.

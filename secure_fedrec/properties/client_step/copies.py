@@ -1,8 +1,8 @@
 """Find private numbers that are sent unchanged, anywhere and in any training.
 
 Four numbers that are drawn at random are not equal to four others by chance, even in one training.
-So the copies may be at different places, and in some trainings only: a private value may decide
-which row is sent, and some clients may not send it.
+So copies are also found at different places, or in some trainings only: a private value may decide
+which row is sent, or whether it is.
 """
 
 from collections.abc import Mapping, Sequence

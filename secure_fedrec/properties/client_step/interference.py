@@ -2,7 +2,7 @@
 
 Every client trains twice alone. Then all clients train in turn, and again, with different values of
 the other clients: what each client sends and keeps must have the same bits as when it trained
-alone. If it has not, a binary search names the client whose value or training made the difference.
+alone. If it differs, a binary search finds the client whose value or training made the difference.
 """
 
 from collections.abc import Mapping, Sequence

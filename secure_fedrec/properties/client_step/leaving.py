@@ -194,7 +194,7 @@ class Leaving:
         seed: int,
         downloaded: Values,
     ) -> None:
-        """A private value that no training writes or reads was never tested."""
+        """Note private values that no training writes or reads, since they were not tested."""
         one, other = draws[0], draws[1]
         if not all(bool(value.isfinite().all()) for value in outcomes[0].private.values()):
             return  # a gap already

@@ -91,8 +91,8 @@ def is_told_from_chance(pieces: Tensor, near: float) -> Tensor:
     """Which of float64[trainings, pieces, numbers] are another one in most trainings: bool[pieces].
 
     One step of Adam or of a sign moves a number by plus or minus its learning rate. Of thousands of
-    such numbers, some have the same signs in all trainings. So has a number that is large in one
-    training and next to nothing in the others, or that hardly varies.
+    such numbers, some have the same signs in all trainings. The same holds for a number that is
+    large in one training and tiny in the others, or that hardly varies.
 
     Args:
         pieces: which.
@@ -139,7 +139,7 @@ def _bits(path: str, values: Tensor) -> Iterator[Row]:
 def given_for(
     path: str, sent: Sequence[Mapping[str, Tensor]], downloaded: Sequence[Mapping[str, Tensor]]
 ) -> Iterator[Tensor]:
-    """What the server may subtract: what it gave under the same name, or of the same shape.
+    """Values that the server may subtract: those that it gave with the same name or shape.
 
     Yields:
         float64[trainings, ...], of the array's shape.

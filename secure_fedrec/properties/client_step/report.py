@@ -26,7 +26,7 @@ class ClientViolation:
         owner: the client whose value it is.
         reader: the client whose training reads or writes it; None where it goes to the server.
         reaches: where it is found, and how, as a clause.
-        seed: ``check_client_step(..., seed=seed, trials=1)`` shows it again.
+        seed: ``check_client_step(..., seed=seed, trials=1)`` reproduces it.
     """
 
     kind: str
