@@ -1,4 +1,4 @@
-"""Any algorithm, begun anywhere: a property that holds for all states is tested from all states."""
+"""Starts any algorithm from given states, so that properties can be tested from all states."""
 
 from collections.abc import Mapping
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Which message a fault hits: one, named by its round and its place."""
+"""Chooses the one message that a fault hits, by its round and its place."""
 
 from dataclasses import dataclass, field
 

@@ -1,4 +1,4 @@
-"""Traces of the wire, to test what a private value may change on it: compare them with ``==``.
+"""Traces of the wire, compared with ``==`` to test what a private value changes on it.
 
 If two runs that differ in one private value leave equal traces, no party learns the value, not even
 an observer of every line. Traces hold what is delivered: end points as the receiver sees them,
@@ -28,8 +28,8 @@ Message = tuple[str, int, int, str]
 class WireTap:
     """A fault of a ``Wire`` that records every delivered message and does not alter any.
 
-    The order in which a simulation hands messages over is not part of a trace: it depends on the
-    batch size, and parties that send at the same time have none.
+    The order in which a simulation delivers messages is not part of a trace: it depends on the
+    batch size, and simultaneous messages do not have an order.
     """
 
     def __init__(self) -> None:
@@ -76,8 +76,8 @@ def wire_trace(
         batch_bytes: see ``LocalEngine``.
 
     Returns:
-        One tuple of messages per round. To test that a secret stays off the wire, compare the
-        traces of two ratings tables that differ in nothing else::
+        One tuple of messages per round. To test that a secret does not affect the wire, compare the
+        traces of two rating tables that differ only in it::
 
             assert wire_trace(ratings=table, **run) == wire_trace(ratings=changed, **run)
     """

@@ -6,8 +6,8 @@ layer says of itself, what stacks), ``plain``, ``denoisers``, ``shared_upload``,
 sets), ``bags`` (vectors that are not summed), ``means`` (of arrays), ``layers`` (all of them,
 and what each stack claims), ``stacking`` (from names to a stack).
 
-Layers for other people's training loops stand on their own, each in a package that needs neither
-the algorithms nor the engine: ``masking``, ``paillier``, ``dp`` and ``routing``.
+Layers that other training loops can use are separate packages, which need neither the algorithms
+nor the engine: ``masking``, ``paillier``, ``dp`` and ``routing``.
 """
 
 from secure_fedrec.fixedpoint import FixedPoint

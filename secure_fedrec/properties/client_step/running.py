@@ -48,7 +48,7 @@ class Outcome:
     failure: Exception | None = None
 
     def bits(self) -> dict[str, Tensor]:
-        """Everything in it that another client must not change, as names and tensors."""
+        """All of its state that another client must not change, as names and tensors."""
         texts = {**self.sent.texts, **self.sent.unknown}
         return {
             **{f"what it sends as {path!r}": value for path, value in self.sent.numbers.items()},
@@ -97,7 +97,7 @@ class Steps:
             self.clients.load(user, values[user])
 
     def shared(self, values: Everybody) -> list[tuple[User, str, User]]:
-        """(owner, name, other) of values that share memory, once values of all clients are loaded.
+        """(owner, name, other) of values that share memory, after values of all clients are loaded.
 
         Raises:
             ConfigError: values that were written cannot be read back.

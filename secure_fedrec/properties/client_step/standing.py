@@ -1,4 +1,4 @@
-"""Where in what clients send private values are.
+"""Finds private values in what clients send.
 
 A client trains several times, each time with different private values and the same seed. The search
 finds places in what it sends where the numbers are c times the private numbers, with one c in all
@@ -141,7 +141,7 @@ def _beside(target: Tensor, values: Tensor, given: Tensor) -> Iterator[tuple[int
 
 
 def _factor_beside(target: Tensor, values: Tensor, given: Tensor) -> float | None:
-    """What values are times in a sum of them and of what was downloaded, all of one shape."""
+    """Factors of values in a sum of them and of downloaded arrays, all of one shape."""
     told = is_told_from_chance(values.reshape(len(values), 1, -1), _ALIKE)
     if target.shape != values.shape or not bool(told):
         return None
@@ -180,7 +180,7 @@ class _Known:
         self._rows = [each.values.diff(dim=1) if differences else each.values for each in rows]
 
     def holds(self, pieces: Tensor, near: float) -> Tensor:
-        """Which of float64[trainings, pieces, numbers] it has, with one factor: bool[pieces]."""
+        """bool[pieces]: which pieces of all trainings the server has, up to a factor."""
         found = torch.zeros(pieces.shape[1], dtype=torch.bool)
         width = pieces.shape[2]
         row = torch.cat([*self._rows, pieces[:, :0, 0]], dim=1)

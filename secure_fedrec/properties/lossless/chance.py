@@ -1,7 +1,8 @@
 """How much information numbers hold: whether an explanation may fit a difference by chance.
 
-Rows of whole stars are alike between clients, and a difference of a star or two usually equals some
-client's row, whatever its cause. So a fit counts by the bits that the fitting numbers hold.
+Rows of whole stars are often equal between clients, and a difference of a star or two usually
+equals some client's row, whatever its cause. So a fit counts by the bits of information in the
+fitting numbers.
 """
 
 from math import comb, log2

@@ -68,7 +68,7 @@ def compare_runs(
 
     The stack runs once, in one process, and no round is requested twice. If the runs differ, the
     plain run is repeated: as it was, and in the batches of the protected run. If it does not repeat
-    itself, the algorithm is to blame for the difference.
+    itself, the difference is attributed to the algorithm.
 
     Args:
         algorithm: makes a fresh algorithm; called once per run.
@@ -171,7 +171,7 @@ def _refuse_training_on_virtual(algorithm: Algorithm) -> None:
 
 
 class _Protected(LocalEngine):
-    """An engine that remembers what its clients sent and what its server received.
+    """An engine that stores what its clients sent and what its server received.
 
     Attributes:
         watched: the collector, with what it was given in the last round.

@@ -1,4 +1,4 @@
-"""Repeat a plain run: if two plain runs differ, the stack is not to blame."""
+"""Repeats a plain run: if two plain runs differ, the difference is not due to the stack."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -36,7 +36,7 @@ class Settled:
 def fault_of_algorithm(
     start: Callable[[], PlainRun], settled: list[Settled], *, covered: bool
 ) -> str | None:
-    """Why two plain runs differ, in words; None if they do not.
+    """Why two plain runs differ, in words; None if they are equal.
 
     Args:
         start: begins the same plain run again.

@@ -1,4 +1,4 @@
-"""Where two runs differ first, in words: integers by ring units, floats by their bits."""
+"""The first difference of two runs, in words: of integers in ring units, of floats by bits."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -30,7 +30,7 @@ def different_integers(what: str, left: IntArray, right: IntArray, unit: str = "
 
 
 def off_by(found: np.integer, plain: np.integer, unit: str) -> str:
-    """By how much a number is off, in words."""
+    """The difference of a number, in words."""
     # Python integers: the difference of two 64-bit words may need 65 bits.
     steps = f"{int(found) - int(plain):+d} {unit}".rstrip()
     return f"off by {steps} (plain: {int(plain)})"

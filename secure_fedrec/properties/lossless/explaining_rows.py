@@ -1,4 +1,4 @@
-"""Explain rows that differ where they enter the collector, where their clients are known.
+"""Explains rows that differ when they enter the collector, where their clients are known.
 
 Either all differing rows are explained, or none.
 """
@@ -18,7 +18,7 @@ from secure_fedrec.properties.lossless.ring_words import reduced, words_of
 
 
 def explain_rows(sent: Rows, due: Rows, *, before: Rows, ring: FixedPoint) -> Explanation | None:
-    """Explain rows that differ where they enter the collector.
+    """Explain rows that differ when they enter the collector.
 
     Args:
         sent: rows as the clients submitted them.
@@ -33,7 +33,7 @@ def explain_rows(sent: Rows, due: Rows, *, before: Rows, ring: FixedPoint) -> Ex
 
 
 class _Differing:
-    """Rows as they are and as they should be.
+    """Actual and expected rows.
 
     Attributes:
         differs: bool[N].

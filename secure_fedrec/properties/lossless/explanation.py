@@ -35,7 +35,7 @@ class Cause:
         return self.said(f"the {{}} of clients {_listed(self.clients)}")
 
     def said(self, whose: str) -> str:
-        """The same sentence for other clients, with a placeholder for what is theirs."""
+        """The same sentence for other clients, with a placeholder for their part."""
         items, part = self.items or (), self.part
         one = len(items) == len(self.clients) == 1 and part.endswith(("rows", "vectors"))
         place = "" if part == "vectors" else f" of item{'s' * (len(items) > 1)}"
@@ -71,7 +71,7 @@ class Explanation:
 
     @property
     def clients(self) -> tuple[int, ...]:
-        """All clients that the alternatives name, ascending; some, unless ``certain``, wrongly."""
+        """All clients that the alternatives name, ascending; all right if ``certain``."""
         return tuple(sorted({each for cause in self._causes for each in cause.clients}))
 
     @property

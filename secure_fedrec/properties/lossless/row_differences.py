@@ -12,7 +12,7 @@ from secure_fedrec.traits import Traits
 
 
 def other_clients(taking: IntArray, due: IntArray) -> str | None:
-    """Whether other clients take part than must.
+    """Whether the clients that take part are those that must.
 
     Args:
         taking: int64[P], clients in the order in which they came.

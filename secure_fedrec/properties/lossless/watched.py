@@ -1,4 +1,4 @@
-"""Collectors that remember what clients submitted: clients, rows, and which rows are virtual."""
+"""Collectors that store what clients submitted: clients, rows, and which rows are virtual."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -53,14 +53,14 @@ class Given:
 
 
 def watched(collector: Collector) -> "Watched":
-    """Wrap a collector, with all its capabilities."""
+    """Wrap a collector, keeping all of its capabilities."""
     if isinstance(collector, StateKeeper):
         return _WatchedKeeper(collector, collector)
     return Watched(collector)
 
 
 class Watched:
-    """A collector that remembers what it was given.
+    """A collector that stores what it receives.
 
     Args:
         collector: does the work.

@@ -1,7 +1,7 @@
-"""Split personalization: may the private parameters of a torch model stay on their devices?
+"""Split personalization: whether private parameters of a torch model can stay on their devices.
 
-``check`` tests FURL's three constraints on a model, ``equivalence`` what follows from them: that a
-run which keeps private parameters at home ends in the bits of one that ships everything.
+``check`` tests FURL's three constraints on a model, ``equivalence`` their consequence: that a run
+which keeps private parameters at home ends in the bits of one that ships everything.
 """
 
 from secure_fedrec import needs_torch  # noqa: F401 - before what it brings

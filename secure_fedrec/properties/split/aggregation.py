@@ -1,7 +1,8 @@
-"""The global aggregation step of split personalization, and the rules FURL speaks of.
+"""The global aggregation step of split personalization, and FURL's rules.
 
-An aggregator takes everything a server could hold after a round and returns the next federated and
-private parameters. Split personalization allows it to use only part of that (section 3.3 of FURL):
+An aggregator takes everything that a server could have after a round and returns the next federated
+and private parameters. Split personalization allows it to use only part of that (section 3.3 of
+FURL):
 
     w_f'   = a_f(w_f, u_f of all users, summaries)         constraint (2)
     w_p^i' = a_p(w_p^i, u_p^i, summaries)                  constraint (3)
@@ -46,7 +47,7 @@ class AggregationInput:
     def alike(
         cls, federated: Values, private: Values, users: int, summaries: Mapping[int, Summary]
     ) -> "AggregationInput":
-        """The same federated and the same private values for all users."""
+        """The federated values, and the same private values for all users."""
         return cls(
             federated=federated,
             private=dict.fromkeys(range(users), private),
@@ -141,7 +142,7 @@ keep_local = Averaging(keep_private=True)
 def averaged(old: Tensor, local: Sequence[tuple[float, Tensor]], total: float) -> Tensor:
     """``w + (sum of c_i (u_i - w)) / total`` (eq. 5), added up in the given order.
 
-    A term of no change adds an exact zero. So the average of a table in which only user i changed
+    A term without change adds an exact zero. So the average of a table in which only user i changed
     row i, and the average of user i's row alone, have the same bits.
 
     Args:

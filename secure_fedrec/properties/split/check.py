@@ -1,6 +1,6 @@
-"""Does a personalised model allow its private parameters to stay home? FURL's theorem as a check.
+"""FURL's theorem as a check: whether private parameters of a model can stay on devices.
 
-FURL (section 3) parts the parameters of a model into federated ones w_f and private ones w_p^i of
+FURL (section 3) divides the parameters of a model into federated ones w_f and private ones w_p^i of
 every user i. Keeping w_p^i on the device changes no result if
 
     (1) independent local training: the loss of user i does not depend on w_p^j, j != i;
@@ -10,7 +10,7 @@ every user i. Keeping w_p^i on the device changes no result if
 
 ``check_split_personalization`` tests all three on a user's own torch model, with random parameters
 and random data. A violation is a counterexample: it names the constraint, the parameter, the two
-users and the seed that shows it again. Trials without a violation are evidence, not a proof. Parts
+users and the seed that reproduces it. Trials without a violation are evidence, not a proof. Parts
 that no trial could reach are reported as gaps, and the check does not pass.
 """
 
@@ -71,15 +71,15 @@ def check_split_personalization(
 ) -> SplitReport:
     """Test the three constraints of split personalization.
 
-    The model holds the parameters of all users, as it would on a server. It is tried in training
-    mode and left as it was.
+    The model holds the parameters of all users, as it would on a server. It is tested in training
+    mode and restored afterwards.
 
     Args:
         model: any module, on the processor.
-        loss: (model, user, batch) -> scalar that the local training of that user minimises. What
-            it draws it must draw from torch's generator (as dropout does), which is seeded.
-        private: patterns of the names of private parameters (and buffers): ``"users.weight"`` for
-            a table with one row per user, ``"heads.{user}.*"`` for a module per user; ``*`` stands
+        loss: (model, user, batch) -> scalar that the local training of that user minimises. It must
+            draw random numbers from torch's generator (as dropout does), which is seeded.
+        private: patterns of the names of private parameters (and buffers): ``"users.weight"`` for a
+            table with one row per user, ``"heads.{user}.*"`` for a module per user; ``*`` stands
             for any part of a name. All other parameters are federated.
         batches: draws a random batch, e.g. ``random_batches(8, item=integers(50))``.
         aggregate: the server's step. The default is FURL's own.
@@ -150,7 +150,7 @@ def _require_trials(trials: int, scales: Sequence[float], seed: int) -> None:
 
 
 def _trials(seeds: Sequence[int], scales: Sequence[float], n_users: int) -> Iterator[Trial]:
-    """One trial per seed, and first one of all users, where the others are of some of them."""
+    """One trial per seed; if trials have some of the users, a trial of all users comes first."""
     for seed in seeds:
         scale = scales[seed % len(scales)]
         if n_users > _FEW and seed == seeds[0]:

@@ -11,7 +11,7 @@ from secure_fedrec.properties.split.model import Values
 from secure_fedrec.properties.split.trials import raw_bytes
 
 SERVER = -1
-"""The server as an end of a message; users count from 0."""
+"""Number of the server as sender or receiver; users count from 0."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,7 +23,7 @@ class SplitMessage:
         sender: user, or ``SERVER``.
         receiver: user, or ``SERVER``.
         names: the parameters in it, in their order.
-        payload: their values, end to end, as they lie in memory.
+        payload: bytes of their values, one after the other.
         summaries: summaries of data in it, by user.
     """
 

@@ -1,4 +1,4 @@
-"""Random states of a model: for readers to begin with, and for all other users meanwhile."""
+"""Random states of a model: the start of readers, and values of all other users."""
 
 from collections import Counter
 from typing import Final
@@ -13,7 +13,7 @@ from secure_fedrec.properties.split.scales import NORMAL, drawn, sign_of
 from secure_fedrec.properties.split.trials import Trial
 
 BASE: Final = "base"
-"""Others' values that every other kind is compared with."""
+"""The kind of others' values with which all other kinds are compared."""
 
 
 class StateDraws:
@@ -46,14 +46,14 @@ class StateDraws:
     ) -> dict[str, Tensor]:
         """The same, with other private values of one kind for all users except a reader.
 
-        Integers of the base are the model's own: it may take them for indices.
+        Integers are those of the model, which may use them as indices.
 
         Args:
             trial: seeds.
             start: what a reader trains on.
             kind: how large the values are.
             purpose: equal for states with equal private values.
-            earlier: whether federated values are others, too: those of another round.
+            earlier: whether federated values also differ, as in another round.
         """
         generator = trial.generator(purpose)
         sign = 0 if kind == BASE else sign_of(trial.seed)
@@ -78,7 +78,7 @@ class StateDraws:
         return self._split.state()
 
     def twins(self, trial: Trial, start: Values) -> dict[str, Tensor]:
-        """A start in which all users have the values of one; integers stay their own."""
+        """A start in which all users have the values of one user, except integers."""
         split = self._split
         mine = parts_of(split.slots, start, trial.users[trial.seed % len(trial.users)])
         split.load(start)
@@ -89,7 +89,7 @@ class StateDraws:
     def related(self, trial: Trial, begun: Values, earlier: Values) -> dict[str, Tensor]:
         """A state in which all users' values are related to those that all readers begin with.
 
-        Integers are those that another user was handed over with: they may be taken for indices.
+        Integers are those of another user, since they may be used as indices.
         """
         split, draw = self._split, trial.generator("related")
         mine = {name: each.clone() for name, each in parts_of(split.slots, begun, 0).items()}

@@ -1,4 +1,4 @@
-"""FURL's theorem, run: keeping private parameters at home changes no bit of any round.
+"""Tests FURL's theorem by running it: keeping private parameters at home changes no bit of a round.
 
 ``compare_split`` runs the same federated rounds twice, once with private parameters kept on their
 devices (``split_kept_home``) and once with the whole model shipped to the server and averaged there
@@ -7,17 +7,17 @@ the same bits; there is no tolerance.
 
 The shipped run is the reference, so it is compared with itself first: run again, with the users of
 every round training in the other order, it must end every round in the same bits. A model that
-counts its calls, draws outside torch's generator or remembers other users does not; then nothing
-is compared, and the comparison is open.
+counts its calls, draws outside torch's generator or remembers other users fails this; then nothing
+is compared, and the question is open.
 
 That holds for one rule on both sides: ``federated_averaging`` (z_i = c_i / sum c, eq. 6), where
 both compute ``w + c_i (u_i - w) / sum c`` in the same order, or ``keep_local`` (z_i = 1, eq. 7),
-where both take local values as they are. It does not hold between the two. Rounding alone would
-part them, since w + (u - w) is not u in floating point.
+where both take local values as they are. It does not hold if the two runs use different rules.
+They would differ by rounding, since w + (u - w) is not exactly u in floating point.
 
-Optimisers belong to devices: with ``LocalTrainingConfig(keep_state=True)`` momentum and Adam
-moments stay there in both runs. There is no weight decay, which would shrink every user's private
-values on every device; a decay of federated parameters is a term of the loss.
+Optimisers' states belong to devices: with ``LocalTrainingConfig(keep_state=True)`` momentum and
+Adam moments stay there in both runs. There is no weight decay, which would shrink every user's
+private values on every device; a decay of federated parameters is a term of the loss.
 """
 
 from collections.abc import Iterator, Sequence
@@ -96,8 +96,8 @@ def compare_split(
     """Run federated rounds with private parameters at home, and shipped, and compare every round.
 
     Args:
-        model: holds the parameters of all users; all runs start from its values. It is left as it
-            was, and so is what it and the loss remember.
+        model: holds the parameters of all users; all runs start from its values. It is restored
+            afterwards, with all that it and the loss remember.
         loss: (model, user, batch) -> scalar; a batch holds some rows of the user's examples.
         private: patterns of private parameters, as in ``check_split_personalization``.
         data: the examples of every user, columns of equal length; a user without examples never
@@ -225,7 +225,7 @@ class _Runs:
         return states
 
     def gap_in(self, reference: Sequence[Values], rule: Aggregator) -> str | None:
-        """Why the plain run is not a reference: it diverged, or is another one the next time."""
+        """Why the plain run cannot be the reference: it diverged, or is not reproducible."""
         for round_, state in enumerate(reference):
             for name in self.local.split.federated:
                 if not bool(state[name].isfinite().all()):
@@ -245,7 +245,7 @@ class _Runs:
         return None
 
     def compare(self, reference: Sequence[Values], rule: Aggregator) -> SplitComparison:
-        """Private parameters at home, round for round beside the reference."""
+        """Run with private parameters at home, and compare it with the reference round by round."""
         self.memory.restore()
         kept = KeptHome(self.local, self.start, rule)
         trainings, found = 0, None

@@ -22,14 +22,14 @@ Part: TypeAlias = tuple[PrivateSlot, int]
 
 @runtime_checkable
 class Anchored(Protocol):
-    """A loss that must know where local training starts, as FedProx does."""
+    """A loss that must know the parameters at the start of local training, as in FedProx."""
 
     def begin(self, model: nn.Module) -> None:
         """Called once when a user's local training begins, its start values loaded."""
 
 
 def begin_training(loss: object, model: nn.Module) -> None:
-    """Notify a loss, if it asks for that, that local training starts here."""
+    """Notify a loss that supports it that local training starts."""
     if isinstance(loss, Anchored):
         loss.begin(model)
 
@@ -72,6 +72,6 @@ def require_callable(**given: object) -> None:
 
 @contextmanager
 def with_gradients() -> Iterator[None]:
-    """Train, though the caller may have turned gradients off."""
+    """A context with gradients enabled, even if the caller disabled them."""
     with torch.inference_mode(mode=False), torch.enable_grad():
         yield

@@ -1,10 +1,10 @@
 """Constraints (2) and (3), independent aggregation: an update uses no other user's private values.
 
-The aggregator gets random parameters, local values and summaries of random cohorts, three rounds in
-a row. Then the private values of some users change at its input, and nothing else: in no round may
-a bit of the federated update move (2), nor of another user's private update (3). Private updates
-must not move with federated values either (3). All rounds of a trial go to one copy of the rule:
-what it remembers of private values shows in a later answer.
+The aggregator gets random parameters, local values and summaries of random cohorts, for three
+successive rounds. Then only the private values of some users change in its input: in no round may a
+bit of the federated update (2), or of another user's private update (3), change. Private updates
+must not depend on federated values either (3). All rounds of a trial use one copy of the rule, so
+that values it remembers show in a later result.
 
 For (2) the values of all users change. For (3) those of sets of users change, such that for every
 two users some set holds one and not the other; with few users, also those of each user alone. The
@@ -113,9 +113,9 @@ class AggregationTrials:
         """The rule at random inputs of all rounds, none of which is replaced.
 
         In some trials a single user takes part in one round, and in some local federated values are
-        of all sizes: a rule that clips federated values may look at private ones only where it
-        clips. A rule that fails at either, or whose answer is not finite then, gets more users, or
-        values of one size.
+        of all sizes: a rule that clips federated values may use private ones only when it clips. If
+        a rule fails then, or its result is not finite, the trial uses more users, or values of one
+        size.
         """
         alone = lonely_round(trial.seed) if len(trial.users) <= _FEW else None
         kind = LOG_UNIFORM if trial.seed // 2 % 2 else NORMAL
@@ -219,7 +219,7 @@ class AggregationTrials:
     def _related(
         self, trial: Trial, given: Sequence[AggregationInput], other: Sequence[AggregationInput]
     ) -> list[AggregationInput]:
-        """Values made from one user's; that user's own, and the server's, are drawn anew."""
+        """Values made from one user's; those of that user, and of the server, are drawn again."""
         draw, (shared,) = trial.generator("related"), trial.torch_seeds("alike", [0]).values()
         reader = trial.users[trial.seed % len(trial.users)]
         self._findings.drawn.update(trial.relations)
@@ -282,7 +282,7 @@ class AggregationTrials:
         owners: Sequence[int | None],
         fields: Sequence[str],
     ) -> None:
-        """No update may move with these values, but the owners' private ones with their own."""
+        """Test that no update depends on these values, except the owners' private ones."""
         changes = probe.changes_of(owners, fields)
         answers = probe(changes)
         if fields is _PRIVATE and probe.moved(answers, None):
@@ -296,7 +296,7 @@ class AggregationTrials:
                 self._blame(trial, probe, changes, reader)
 
     def _advise(self, trial: Trial, probe: Probe) -> None:
-        """Whether a NaN among private values would get into the model."""
+        """Test whether a NaN among private values would reach the model."""
         if self._findings.violations:
             return
         changes = probe.changes_of(trial.users, _PRIVATE)
@@ -341,28 +341,28 @@ class AggregationTrials:
 
 
 def rounds_of(users: int, size: int) -> int:
-    """Rounds of a trial of so many users with so many federated values each: all are in memory."""
+    """Number of rounds of a trial with so many users and federated values, all kept in memory."""
     return 1 if users > _FEW and users * size > _LARGE else _ROUNDS
 
 
 def lonely_round(seed: int) -> int | None:
-    """The round of a trial in which a single user takes part; of nine trials three have one.
+    """The round of a trial in which a single user takes part; three of nine trials have one.
 
-    Trials cover every scale, each in another round.
+    Trials cover every scale, each in a different round.
     """
     turn = seed // 3
     return turn % _ROUNDS if (seed + turn) % 3 == 0 else None
 
 
 def _towards(probe: Probe, other: Sequence[AggregationInput]) -> Probe:
-    """The same probe, whose answers are known, with other values to replace those it has."""
+    """The same probe, whose results are known, with other replacement values."""
     found = copy.copy(probe)
     found.other = other
     return found
 
 
 def _is_finite(answers: Sequence[Updates]) -> bool:
-    """Whether all that a rule returned can be compared: a NaN stays one, whatever it is made of."""
+    """Whether all results of a rule can be compared: NaN hides differences."""
     return all(
         bool(value.isfinite().all())
         for federated, private in answers

@@ -1,13 +1,12 @@
-"""Constraint (1), independent local training: a user's loss knows no other user's private values.
+"""Constraint (1), independent local training: losses do not depend on others' private values.
 
 FURL states it of the loss, and as a corollary of gradients: those on every other user's private
-parameters are zero (eq. 1). Neither says what training does meanwhile. So the constraint is tested
-as non-interference, too: user j trains with private values A, or with values B; all tensors are put
-back; then user i takes real steps, while other users' private values are A or B. Everything that i
-ends with must have the same bits. The same when j trained or did not. A value may cross in a loss
-without a gradient (``detach``), in a federated parameter or a row of the user's own that a layer
-writes, or in whatever else a model remembers from user to user, through which no aggregation goes
-that constraint (2) could speak of.
+parameters are zero (eq. 1). Neither covers side effects of training. So the constraint is tested as
+non-interference, too: user j trains with private values A, or with values B; all tensors are put
+back; then user i takes real steps, while other users' private values are A or B. All results of i
+must have the same bits. The same when j trained or did not. A value may cross without a gradient
+(``detach``), by a federated parameter or the user's own row that a layer writes, or by any other
+memory of the model, which constraint (2) on aggregation does not cover.
 """
 
 from collections.abc import Sequence
@@ -74,7 +73,7 @@ class _Begun(NamedTuple):
 
 
 class _Found(NamedTuple):
-    """What a trial has at hand to say where something crosses.
+    """Data of a trial for locating a crossing.
 
     Args:
         trial: which.
@@ -122,8 +121,8 @@ class LocalTrials:
     def run(self, trial: Trial) -> None:
         """Test the users of a trial on random parameters and random batches.
 
-        Where they are too large for a model whose values grow with each other, as those of a
-        hypernetwork do, smaller ones are tried.
+        If they are too large for a model with products of parameters, such as a hypernetwork,
+        smaller ones are tried.
         """
         scales = [trial.scale / _SMALLER**power for power in range(_TIMES_SMALLER + 1)]
         sizes = (self._begin(replace(trial, scale=scale)) for scale in scales)
@@ -216,7 +215,7 @@ class LocalTrials:
                     self._findings.violate(1, slot.name, (owner, user), reaches, 1.0, seed)
 
     def finish(self) -> None:
-        """Leave open what no loss has reached: a gradient that never was proves nothing."""
+        """Report untested private parameters, without a gradient from any loss, as gaps."""
         self._memory.restore()
         if any(each.constraint == 1 for each in self._findings.violations):
             self._findings.advise(
@@ -261,7 +260,7 @@ class LocalTrials:
         self._judge_writes(_Found(trial, traces, base, [related]))
 
     def _judge(self, found: "_Found", user: int, inspection: Inspection) -> bool:
-        """Judge what a single training shows; whether it can be compared with others."""
+        """Judge a single training; returns whether it can be compared with others."""
         if inspection.leaf is not None:
             self._leave_leaf(inspection.leaf)
         if inspection.failed:  # it fails only after other users' training
@@ -311,14 +310,14 @@ class LocalTrials:
         return broken
 
     def _locate_gradient(self, found: "_Found", name: str, owner: int, reader: int) -> Located:
-        """Where a gradient comes from: the line that meets the value."""
+        """Locate the line from which a gradient comes."""
         (slot,) = (slot for slot in self._split.slots if slot.name == name)
         there = mixed(found.base, found.changed[0], [(slot, owner)])
         one, other = (Setting(each, (), each, reader) for each in (found.base, there))
         return located(found.traces, Crossing(one, other, owner))
 
     def _judge_writes(self, found: "_Found") -> None:
-        """Beside shared parameters, a user's training may write only its own values."""
+        """Besides shared parameters, a user's training may write only its own values."""
         seed = found.trial.seed
         # A buffer is written in every training, so only each user's first write is looked at.
         first: dict[tuple[int, str, int | None], float] = {}
@@ -364,14 +363,14 @@ class LocalTrials:
         return None
 
     def _locate_write(self, found: "_Found", user: int, name: str, owner: int | None) -> Located:
-        """Where a training writes what is not its own."""
+        """Locate the line where a training writes values that are not its own."""
         states = (found.base, *found.changed)
         return located_write(found.traces, states, Write(user, name, owner), found.trial.users)
 
     def _advise(
         self, readers: Sequence[int], traces: LocalTraces, base: Values, missing: Values
     ) -> None:
-        """Whether a NaN in another user's values would be read."""
+        """Test whether a NaN in another user's values would be read."""
         met = differing(*(traces.digests(state, readers=readers) for state in (base, missing)))
         if met:
             self._findings.advise(

@@ -1,13 +1,13 @@
 """Finds users that disturb the local training of others, in two steps.
 
-First all users of a trial train, and then all of them again, with the other users' values of one
-draw, and of others: a reader whose bits agree is not disturbed by any user. Others' values change
-between the two, since what was remembered of them may be compared with what they are, and so do
-federated values; who trains before, and in which order, varies, too. Those whose bits differ may
-still have met themselves only, since a device may remember what is its own. So they are asked again
-after trainings of others alone: each by itself, or where there are many, together, after sets of
-others such that for every two users some set holds one and not the other. A search by halves then
-names who it was.
+First all users of a trial train, and then all of them again, with different values of the other
+users: a reader whose bits agree is not disturbed by any user. Others' values and federated values
+also change between the two trainings, since a model may compare remembered values with current
+ones; the users that train before, and their order, vary as well. A reader whose bits differ may
+have been affected only by itself, since a device may remember its own values. So readers are tested
+again after trainings of others only: one by one or, if there are many, together, after sets of
+others such that for every two users some set contains one but not the other. A bisection then finds
+the other user.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -148,13 +148,13 @@ class Interference:
         return tuple(users[place] for place in order[:number])
 
     def _restless(self, fresh: Digests, after: Digests) -> set[int]:
-        """The readers whose training ends differently when the same sequence is run again."""
+        """The readers whose training has other results when the same sequence is run again."""
         after_again = self._after(list(fresh))
         fresh_again = self.traces.digests(self.base, readers=list(fresh))
         return {*differing(after, after_again), *differing(fresh, fresh_again)}
 
     def _search_values(self, suspects: Sequence[int], others: Values) -> None:
-        """Whether they read other users' values, or what those have left."""
+        """Test whether readers depend on other users' values, or on what these left."""
         for user in self._suspects_between(suspects, (), self.base, others):
             self._blame_values(user, others, range(self.split.n_users), ())
         for left, writers in self._apart(suspects):
@@ -166,7 +166,7 @@ class Interference:
     def _search_changes(
         self, suspects: Sequence[int], history: Sequence[int], before: Values, then: Values
     ) -> None:
-        """Whether they notice that others' values are not what they were when all trained."""
+        """Test whether readers depend on changes of others' values since all trained."""
         left = [each for each in suspects if each not in self.broken]
         if not left:
             return
@@ -178,7 +178,7 @@ class Interference:
             self._blame_values(user, then, range(self.split.n_users), history, before=before)
 
     def _search_presence(self, suspects: Sequence[int]) -> None:
-        """Whether it matters to them that others have trained: ever, or since they have."""
+        """Test whether readers depend on others' trainings: at all, or since their own."""
         for left, writers in self._apart(suspects):
             for first in ((), tuple(left)):
                 alone, after = (
@@ -196,7 +196,7 @@ class Interference:
                         self._blame_presence(user, first, writers)
 
     def _apart(self, suspects: Sequence[int]) -> Iterator[tuple[list[int], tuple[int, ...]]]:
-        """Readers that are not broken yet, and users to train before them, no reader among them."""
+        """Readers that are not known to be disturbed, and other users to train before them."""
         users = self.trial.users
         if len(suspects) > _ALONE:
             for writers in separations(users):
@@ -324,8 +324,8 @@ class Interference:
 def separations(users: Sequence[int]) -> Iterator[tuple[int, ...]]:
     """Sets of users such that any of them is in a set without any other one.
 
-    Every user gets its own half of the numbers of the sets, and no half lies in another. So about
-    log2 of the number of users are enough.
+    Every user is in its own half of the sets, and no half contains another. So about log2 of the
+    number of users are enough.
     """
     sets = next(size for size in count(2) if comb(size, size // 2) >= len(users))
     halves = list(islice(combinations(range(sets), sets // 2), len(users)))

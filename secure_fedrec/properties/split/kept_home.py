@@ -2,11 +2,11 @@
 
 A device holds only its own private parameters. It downloads w_f, trains, and uploads its local w_f
 and its number of examples, as bytes. The server aggregates what it got; then every device updates
-its private parameters by itself. Values that a party does not have are noise at it: a model or a
-rule that needs another user's values cannot get them here.
+its private parameters by itself. A party has noise in place of values that it does not have, so a
+model or a rule cannot use them.
 
-Server and devices each run the rule by themselves, and keep its state apart. A device that was
-absent gets the summaries of the rounds it missed when it is back, and catches up.
+Server and devices each run their own copy of the rule, with separate states. A device that was
+absent later gets the summaries of the rounds it missed, and updates its parameters.
 """
 
 from collections.abc import Mapping, Sequence
@@ -97,7 +97,7 @@ class KeptHome:
             self._update_private(round_, user, trained[user])
 
     def _update_private(self, round_: int, user: int, trained: Values) -> None:
-        """A device's own update, after the calls of its rule that it missed."""
+        """A device's own update, after the missed calls of its rule."""
         device = self.devices[user]
         for past, summaries in self._summaries[device.rounds :]:
             self._send(round_, SERVER, user, {}, summaries)
@@ -110,7 +110,7 @@ class KeptHome:
         device.rounds = len(self._summaries)
 
     def _load_device(self, round_: int, user: int, federated: Values) -> None:
-        """The module as it is on a user's device: where others have their values, it has noise."""
+        """The module on a user's device, with noise in place of others' values."""
         split, device = self._split, self.devices[user]
         generator = generator_of(self._local.streams, "split.others", round_, user)
         split.load(self._start)
@@ -137,7 +137,7 @@ class KeptHome:
         values: Values,
         summaries: Mapping[int, Summary] | None = None,
     ) -> Values:
-        """Write a message out, and return what its receiver reads from the bytes."""
+        """Encode a message, and return what its receiver reads from the bytes."""
         message = SplitMessage(
             round=round_,
             sender=sender,

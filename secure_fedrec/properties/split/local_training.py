@@ -1,7 +1,7 @@
-"""One user's local training of a trial, and all that is seen of it.
+"""One user's local training in a trial, with all observations.
 
-It takes real steps: ``begin``, then a batch, a backward pass with its hooks and a step of SGD with
-momentum, and once more. It draws the same batches and the same dropout whenever it is repeated.
+It takes real steps: ``begin``, then twice a batch, a backward pass with its hooks and a step of SGD
+with momentum. It draws the same batches and the same dropout whenever it is repeated.
 """
 
 import copy
@@ -105,7 +105,7 @@ class LocalTraining:
         return shorter
 
     def still(self) -> "LocalTraining":
-        """The same without the optimiser's steps: a value moves what is made of it, and no more."""
+        """The same without optimiser steps: a value only affects what is computed from it."""
         found = copy.copy(self)
         found._still = True
         return found
@@ -233,7 +233,7 @@ def _has_rows(column: object) -> bool:
 
 
 def _picked(batch: Batch, places: Sequence[int]) -> Batch:
-    """Some examples of a batch, as far as it has them."""
+    """Some examples of a batch, if it has them."""
     return {
         name: column[[place for place in places if place < len(column)]]
         if _has_rows(column)

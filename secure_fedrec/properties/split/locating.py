@@ -1,4 +1,4 @@
-"""Where a value crosses: the smallest run that shows it, and the line that reads it."""
+"""Locates a crossing: the smallest run that shows it, and the line that reads the value."""
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -17,7 +17,7 @@ _TRIES: Final = 48  # attempts to leave steps out of a run
 _Item = TypeVar("_Item")
 
 Located: TypeAlias = tuple[Smallest | None, Line | str | None]
-"""The smallest run that shows a violation, and the line that reads, or why none can be named."""
+"""The smallest run that shows a violation, and the reading line, or why none can be named."""
 
 
 class Crossing(NamedTuple):
@@ -131,7 +131,7 @@ def located(traces: LocalTraces, crossing: Crossing) -> Located:
 def located_write(
     traces: LocalTraces, states: Sequence[Values], write: Write, users: Sequence[int]
 ) -> Located:
-    """Where a training writes what is not its own.
+    """Locate the line where a training writes values that are not its own.
 
     Args:
         traces: runs trainings.
@@ -216,7 +216,7 @@ def _fewest_turns(traces: LocalTraces, pair: _Pair) -> tuple[_Turn, ...]:
 def _shortest(
     traces: LocalTraces, user: int, shows: Callable[[LocalTraces], bool]
 ) -> tuple[LocalTraces, int, list[int]]:
-    """The fewest steps, and then examples, that show it."""
+    """The fewest steps, and then the fewest examples, that show it."""
     places = list(range(traces.training.batch_size(user)))
     steps = 1 if shows(traces.shortened(steps=1)) else STEPS
 
@@ -234,7 +234,7 @@ def _shortest(
 def fewest(
     items: Sequence[_Item], shows: Callable[[Sequence[_Item]], bool], least: int = 0
 ) -> list[_Item]:
-    """The rest after leaving out single elements, last ones first, until none can be left out.
+    """The remaining elements after leaving out as many as possible, last ones first.
 
     Large groups are tried before small ones, and the number of tries is limited.
     """

@@ -15,8 +15,8 @@ class FedProx:
     """A loss with FedProx' proximal term: ``loss + strength / 2 * |w - w_0|^2``.
 
     w_0 are the parameters at the start of the user's local training. The term is over federated
-    parameters. Over all of them (``private=()``), as a server that knows of no private ones would
-    have it, no constraint breaks either: another user's private values are at their start.
+    parameters. Over all parameters (``private=()``) no constraint is violated either, since another
+    user's private values stay at their start.
 
     Args:
         loss: without the term.

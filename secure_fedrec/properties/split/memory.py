@@ -1,12 +1,12 @@
 """State that a model and a loss keep beside their parameters, recorded and restored in place.
 
 A dict, a list, a plain tensor, an attribute, a variable of a closure, a global: local training may
-leave something there, and another user's training may find it. ``Memory`` walks all that a model
-and a loss can reach, and puts the same objects back to what they held, so that all other references
-see it, too; objects added later are removed, and caches of ``functools`` are emptied. State behind
+leave values there, and another user's training may read them. ``Memory`` walks all that a model and
+a loss can reach, and puts the same objects back to what they held, so that all other references see
+it, too; objects added later are removed, and caches of ``functools`` are emptied. State behind
 other C code (an iterator, the generators that NumPy and ``random`` share), in a file or in another
-process is not reached: a model that draws or counts there differs between two equal runs, and what
-is filled there once is the same in all.
+process is not reached: a model that draws or counts there differs between two equal runs; caches
+filled once are the same in all runs.
 """
 
 import argparse
@@ -97,7 +97,7 @@ class Memory:
         return [leaf for leaf, before in self._leaves if leaf.grad is not before]
 
     def _note(self, found: object) -> Iterator[object]:
-        """Note what an object holds, and say what it refers to."""
+        """Record what an object holds, and yield the objects that it refers to."""
         if isinstance(found, Tensor):
             self._note_tensor(found)
             yield from self._note_hooks(found)
@@ -162,7 +162,7 @@ class Memory:
         self._restore.append(restore)
 
     def _note_hooks(self, tensor: Tensor) -> Iterator[object]:
-        """Functions that run when a gradient is there: a closure may be all that holds them."""
+        """Gradient hooks, which may be referenced by a closure only."""
         for name in _HOOKS:
             saved = dict(getattr(tensor, name, None) or {})
             yield from saved.values()
@@ -344,7 +344,7 @@ def _refill(found: dict[Any, Any], saved: Mapping[Any, Any]) -> None:
 
 
 class _Names(NamedTuple):
-    """What a function, or one inside it, looks up: globals, attributes, and modules to import."""
+    """Names that a function, or one inside it, looks up: globals, attributes, and modules."""
 
     globals: frozenset[str]
     attributes: frozenset[str]

@@ -1,4 +1,4 @@
-"""A torch model cut in two: the parameters all users share, and those that each user keeps.
+"""A torch model in two parts: the parameters that all users share, and those of each user.
 
 Patterns name the private tensors. ``*`` stands for any part of a name:
 
@@ -63,7 +63,7 @@ Place: TypeAlias = tuple[Tensor, slice | None, str, PrivateSlot | None, int | No
 class SplitModel:
     """A model, and which of its tensors belong to which user.
 
-    The model is used in place, since a loss may hold on to it; ``preserved`` puts it back.
+    The model is used in place, since a loss may refer to it; ``preserved`` restores it.
 
     Args:
         model: holds the parameters of all users.
@@ -140,7 +140,7 @@ class SplitModel:
         return found
 
     def train(self) -> None:
-        """Turn training on. Of a model that is in training already, frozen layers stay so."""
+        """Turn training on; if the model is in training mode already, layers in eval() stay so."""
         if not self.model.training:
             self.model.train()
 
@@ -167,7 +167,7 @@ class SplitModel:
         return parts_of(self.own, state, user)
 
     def state(self) -> dict[str, Tensor]:
-        """All parameters and buffers whole, each once: private ones by the names that are so."""
+        """All parameters and buffers, uncut, each once; private ones under their private names."""
         tensors = self.tensors
         private = {name: tensors.key(name) for slot in self.own for name in slot.sources}
         others = (n for n in self._once(tensors) if tensors.key(n) not in private.values())
@@ -229,7 +229,7 @@ def _compiled(pattern: str, user: str = r"\d+") -> re.Pattern[str]:
 def _slots(
     tensors: Values, parameters: set[str], patterns: tuple[str, ...]
 ) -> tuple[PrivateSlot, ...]:
-    """What the patterns name; every pattern must name something."""
+    """The tensors that patterns name; every pattern must name one."""
     if not patterns:
         raise ConfigError(
             "private", patterns, "no parameter is private, so the model cannot be split"
@@ -281,7 +281,7 @@ def _slot(name: str, users: dict[int, str], tensors: Values, parameters: set[str
 
 
 def _once(slots: tuple[PrivateSlot, ...], tensors: Tensors) -> tuple[PrivateSlot, ...]:
-    """Of slots that are the same tensors under other names, the first."""
+    """Of several slots with the same tensors, the first."""
     found: dict[tuple[tuple[int, int], ...], PrivateSlot] = {}
     for slot in slots:
         found.setdefault(tuple(tensors.key(source) for source in slot.sources), slot)

@@ -1,4 +1,4 @@
-"""An aggregation rule, some of whose inputs are replaced, and which of its answers move."""
+"""An aggregation rule with replaced inputs, and which of its results change."""
 
 import contextlib
 from collections.abc import Callable, Sequence
@@ -37,10 +37,10 @@ class Probe:
     Args:
         begin: makes a fresh copy of the rule.
         given: inputs by round.
-        other: what may stand in the place of some of their values.
+        other: replacements for some of their values.
 
     Attributes:
-        base: its answers to the inputs as they are, by round.
+        base: its results for the original inputs, by round.
     """
 
     begin: Callable[[], RunningRule]
@@ -53,7 +53,7 @@ class Probe:
     def __call__(
         self, changes: Sequence[Change], *, recorder: Recorder | None = None
     ) -> list[Updates]:
-        """The answers of a fresh copy after some values are replaced, of all users in every round.
+        """The results of a fresh copy after some values are replaced, for all users in every round.
 
         Users that the rule does not return keep their values.
         """
@@ -114,7 +114,7 @@ class Probe:
         return reading_line(*recorders, ends, self._allowed(recorders[0], answers[0], other[-1]))
 
     def _allowed(self, recorder: Recorder, answers: Sequence[Updates], moved: Change) -> Allowed:
-        """What the rule may do with a value: private ones are their owner's, others are for all."""
+        """The allowed uses of a value: private ones affect their owner only, others all users."""
 
         def ends(whose: int | None) -> list[int | None]:
             updates = [update_of(each, whose) for each in answers]
@@ -136,13 +136,13 @@ class Probe:
         )
 
     def is_reproducible(self) -> bool:
-        """Whether the same inputs have the same answers twice."""
+        """Whether the same inputs give the same results twice."""
         again = self(())
         return not any(self.moved(again, whose) for whose in (None, *again[0][1]))
 
 
 def _values_of(given: AggregationInput, field: str, user: int | None) -> Values:
-    """A user's values in a field, or the server's; who is absent has no local ones."""
+    """A user's values in a field, or the server's; absent users do not have local ones."""
     values = getattr(given, field)
     found: Values = values if user is None else values.get(user, {})
     return found

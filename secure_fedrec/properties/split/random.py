@@ -1,4 +1,4 @@
-"""Random data for a property: every draw is a function of a seed, a name, a round and a user."""
+"""Random data for tests: every draw is a function of a seed, a name, a round and a user."""
 
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
@@ -19,7 +19,7 @@ Column: TypeAlias = Callable[[int, torch.Generator], Tensor]
 
 
 def random_batches(size: int, **columns: Column) -> Batches:
-    """Batches of random columns, alike for all users.
+    """Batches of random columns with the same distribution for all users.
 
     Example::
 
@@ -70,7 +70,7 @@ def generator_of(streams: Streams, name: str, round_: int = 0, user: int = 0) ->
 
 
 def is_exact(tensor: Tensor) -> bool:
-    """Whether it holds integers or booleans, of which there is no average."""
+    """Whether it holds integers or booleans, which cannot be averaged."""
     return not (tensor.is_floating_point() or tensor.is_complex())
 
 

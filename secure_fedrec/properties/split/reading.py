@@ -1,9 +1,8 @@
-"""Which line reads a value: two runs are recorded, operation by operation, and compared.
+"""Finds the line that reads a value: two runs are recorded by operations, and compared.
 
-The runs differ in one user's value, or in whether that user has trained. Where their ends differ,
-the way back through the tensors that differ leads to the operation that did more with the value
-than to hand it on. A run that branches on it goes another way: the last line that both runs have in
-common is the branch.
+The runs differ in one user's value, or in whether that user has trained. If their results differ,
+tracing back the differing tensors leads to the operation that did more than pass the value on. If a
+run branches on the value, the last line common to both runs is the branch.
 """
 
 import hashlib
@@ -78,13 +77,13 @@ class _Event(NamedTuple):
     Args:
         what: the operation; "" for a line.
         place: (file, line, function), or None where no line of the code under test asked for it.
-        inputs: of its tensors, where they lie and what they held.
+        inputs: of its tensors, their places and values.
         plain: its other arguments.
-        outputs: what its results, and what it wrote into, hold afterwards.
-        written: where that lies.
+        outputs: the values of its results and written tensors afterwards.
+        written: their places.
         plain_output: a result that is not a tensor.
         narrows: whether it selects a part of its input.
-        hidden: why it has no place.
+        hidden: why it does not have a place.
     """
 
     what: str
@@ -100,11 +99,11 @@ class _Event(NamedTuple):
 
 
 class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Records what is computed while it is entered.
+    """A context that records computations.
 
     Args:
         watched: finds a tensor of which is noted when it is first written into, or replaced.
-        kept: finds tensors that a copy does not hand on: what is copied into them has arrived.
+        kept: finds tensors at which tracing ends: what is copied into them has arrived.
 
     Attributes:
         events: in their order.
@@ -187,20 +186,20 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return answer
 
     def reads(self, place: int) -> bool:
-        """Whether an operation does more than to hand a value on."""
+        """Whether an operation does more than pass a value on."""
         event = self.events[place]
         if event.is_view:
             return event.narrows
         return event.what not in _COPIES or any(key[0] in self._kept for key in event.written)
 
     def _note_kept(self) -> None:
-        """At both ends: a module may put another tensor in a parameter's place."""
+        """Done at begin and end, since a module may replace a parameter's tensor."""
         tensors = list(self._find_kept())
         self._held += tensors
         self._kept |= {_key(each)[0] for each in tensors}
 
     def _note_seed(self) -> None:
-        """Note that the generator was seeded: no operation shows it."""
+        """Record that the generator was seeded, which is not an operation."""
         stream = _stream()
         if stream != self._stream:
             place = self.events[-1].place if self.events else None
@@ -211,14 +210,14 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._stream = stream
 
     def _note_replaced(self) -> None:
-        """Note that another tensor is in the watched one's place: no operation shows it."""
+        """Record that the watched tensor was replaced, which is not an operation."""
         if self._watched is None or self.overwrites is not None or not self.events:
             return
         if _digest(self._watched()) != self._before:
             self.overwrites = next((each for each in self.events[::-1] if each.what), None)
 
     def note_number(self, name: str, tensors: Sequence[Tensor], answer: object) -> None:
-        """Note what Python got of some tensors: a number, a list, an array."""
+        """Record what Python got from some tensors: a number, a list, an array."""
         inputs = tuple((_key(each), _digest(each)) for each in tensors)
         self._held += tensors
         told = (answer.tobytes() if isinstance(answer, np.ndarray) else repr(answer),)
@@ -246,7 +245,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return None
 
     def _hidden(self) -> str:
-        """The code that asks for an operation, if no line of it is named."""
+        """The code that calls an operation, if no line of it can be named."""
         frame: FrameType | None = sys._getframe(2)
         while frame is not self._outermost and frame is not None:
             file = frame.f_code.co_filename
@@ -271,7 +270,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 class _Numbers(TorchFunctionMode):
-    """Tells a recorder what leaves torch, some of which no operation shows."""
+    """Tells a recorder about values that leave torch, not all of which operations show."""
 
     def __init__(self, recorder: Recorder) -> None:
         super().__init__()
@@ -280,7 +279,7 @@ class _Numbers(TorchFunctionMode):
     def __torch_function__(
         self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None
     ) -> Any:
-        """Run a function of torch, and note what it tells Python."""
+        """Run a function of torch, and record what it returns to Python."""
         answer = func(*args, **(kwargs or {}))
         tensors = [each for each in args if isinstance(each, Tensor)]
         if tensors and isinstance(answer, (*_NUMBERS, list, np.ndarray)):
@@ -291,7 +290,7 @@ class _Numbers(TorchFunctionMode):
 
 
 def line_of(event: _Event | None, *, writes: bool = False) -> Line | None:
-    """The line that asked for an operation."""
+    """The line that called an operation."""
     if event is None or event.place is None:
         return None
     file, number, function = event.place
@@ -300,7 +299,7 @@ def line_of(event: _Event | None, *, writes: bool = False) -> Line | None:
 
 
 class Allowed(NamedTuple):
-    """Uses of a value that are allowed, so that no line is blamed for them.
+    """Allowed uses of a value, for which no line is reported.
 
     Args:
         own: events of the first run whose results belong to the owner and depend only on its
@@ -368,13 +367,13 @@ def reading_line(
 
 @dataclass(frozen=True, slots=True)
 class _Runs:
-    """Two runs as far as they do the same operations."""
+    """Two runs up to their first different operation."""
 
     one: Sequence[_Event]
     other: Sequence[_Event]
 
     def differs(self, place: int) -> bool:
-        """Whether an operation has other results."""
+        """Whether an operation has different results in both runs."""
         one, other = self.one[place], self.other[place]
         return (one.outputs, one.plain_output) != (other.outputs, other.plain_output)
 
@@ -386,7 +385,7 @@ class _Runs:
         return None
 
     def way_back(self, end: int, *, through_python: bool = True) -> set[int]:
-        """All operations on the way to an end whose results differ.
+        """All operations with differing results on the way to an end.
 
         Args:
             end: an operation.
@@ -402,7 +401,7 @@ class _Runs:
         return found
 
     def spared(self, allowed: Allowed) -> set[int]:
-        """Operations that a rule may do with a value: of that alone, if they end in its owner's."""
+        """Operations on a value alone that end in its owner's results; a rule may do them."""
         foreign = {_key(each)[0] for each in allowed.foreign}
         mixes: set[int] = set()
         for place, event in enumerate(self.one):

@@ -1,9 +1,9 @@
 """How other users' values are related to the reader's.
 
-How a model or a rule behaves where another user's values are equal to one's own, near them or
-multiples of them, no independent draw finds. So others' values are drawn from the reader's, too.
-Where only one user's are, all others' are drawn from other tensors of the same shape: the reader's
-other private values, and federated ones or rows of them.
+Independent draws do not show how a model or a rule behaves if another user's values equal one's
+own, are near them, or are multiples of them. So others' values are drawn from the reader's, too.
+If only one user's values are related, the others' are drawn from other tensors of the same shape:
+the reader's other private values, and federated ones or rows of them.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -91,7 +91,7 @@ def related(kind: str, scale: float, generator: torch.Generator, shared: int) ->
 
 
 class Across:
-    """Values made of other tensors: keys of the reader's query, users of items.
+    """Values made from other tensors, such as keys from a query, or users from items.
 
     Args:
         mine: the reader's private values.
@@ -115,7 +115,7 @@ class Across:
     def values(
         self, user: int, now: Mapping[str, Tensor], draw: torch.Generator
     ) -> dict[str, Tensor]:
-        """A user's values, some of them made of others; ``now`` is what they are."""
+        """A user's values, some of them made from others; ``now`` are the present ones."""
         found = dict(now)
         for name, tables in self._tables.items():
             if tables:
@@ -127,7 +127,7 @@ class Across:
         return found
 
     def kinds(self, relations: Sequence[str]) -> list[str]:
-        """The kinds of all users' values, where nothing else is drawn for those that stay."""
+        """The kinds of all users' values, without draws for those that stay."""
         kind = ACROSS if any(self._tables.values()) else NORMAL
         return [kind if each == NORMAL else each for each in relations]
 

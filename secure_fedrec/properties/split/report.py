@@ -20,7 +20,7 @@ _NAMES = {
 class Smallest:
     """The smallest run that shows a violation of constraint (1): trainings one after another.
 
-    After every training all tensors are put back. The last training is looked at, in two runs that
+    All tensors are restored after every training. The last training is looked at, in two runs that
     differ in the owner's value, or in some trainings. A write needs one run only.
 
     Args:
@@ -30,10 +30,10 @@ class Smallest:
             is among them where a second training of it shows what the first one does not.
         left_out: places in ``trained_before`` of the trainings that only one of the runs has; empty
             where they differ in a value.
-        changes: values that become others meanwhile: the "owner's" in one of the runs (it is
-            another from the beginning if that is not named), "federated" ones in both, or the
-            "own" ones of ``trains``.
-        changed_after: so many of the trainings are over then.
+        changes: values that change in between: the "owner's" in one of the runs (if it is not
+            named, it differs from the beginning), "federated" ones in both, or the "own" ones of
+            ``trains``.
+        changed_after: number of trainings before that.
         steps: steps of every training.
         places: of the examples in every batch that are left in it, counted from 0.
     """
@@ -84,13 +84,13 @@ class Violation:
             reaches all users; the first other user stands for all.
         reaches: the result that it changes there.
         size: largest absolute gradient, or largest absolute change; NaN if that is not a number.
-        seed: ``check_split_personalization(..., seed=seed, trials=1)`` shows it again. The
-            exception is a loss that remembers others' trainings and compares them with its own:
-            later trials leave out readers that earlier ones have found.
+        seed: ``check_split_personalization(..., seed=seed, trials=1)`` reproduces it. The exception
+            is a loss that remembers others' trainings and compares them with its own: later trials
+            leave out readers that earlier ones have found.
         line: line of the code under test that reads the value, or writes it; None where it was not
             looked for, or not found.
         no_line: where the reading happens if no line can be named: in an installed package, in code
-            without a file, or out of sight.
+            without a file, or not followed.
         smallest: the smallest run that shows it; None for rules, for parameters that are one
             tensor, where a gradient is all that shows it, and where it was not looked for.
     """
@@ -162,7 +162,7 @@ class SplitReport(CheckReport):
 
 
 class Findings:
-    """The findings of trials so far; the same finding is kept once, as it was first seen.
+    """The findings of trials so far; equal findings are kept once, as first seen.
 
     Attributes:
         gaps: parts that were not tested, in the order found.
@@ -236,7 +236,7 @@ def _users(users: tuple[int, ...]) -> str:
 
 
 def _refuted(violations: Iterable[Violation]) -> str:
-    """Which constraints are; they are sufficient for the theorem, and not necessary."""
+    """Which constraints are refuted; they are sufficient for the theorem, but not necessary."""
     numbers = sorted({each.constraint for each in violations})
     if not numbers:
         return ""

@@ -1,8 +1,8 @@
-"""A rule of aggregation as one party runs it: its state lives from round to round.
+"""A party's copy of an aggregation rule, whose state is kept from round to round.
 
-Server optimisers, adaptive clipping and multi-task rules remember earlier rounds. That counts as
-their input: FURL's constraints must hold of it, too. So every party of a run has a rule of its own,
-whose state holds only what this party was told.
+Server optimisers, adaptive clipping and multi-task rules remember earlier rounds. That memory
+counts as their input: FURL's constraints must hold for it as well. So every party of a run has its
+own rule, whose state depends only on what this party got.
 """
 
 import copy
@@ -41,7 +41,7 @@ class RunningRule:
             raise ConfigError("aggregate", type(aggregate).__name__, problem) from failure
 
     def __call__(self, given: AggregationInput) -> Updates:
-        """The rule's answer of the next round, checked.
+        """The rule's result for the next round, checked.
 
         Raises:
             ConfigError: it does not return the federated parameters and the private ones of every

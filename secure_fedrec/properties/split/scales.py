@@ -1,7 +1,8 @@
 """How large other users' private values are drawn.
 
-What a model or a rule does past a threshold, no draw of one size finds: a norm that is clipped, a
-user without training, two users who are both large. So private values come in several kinds.
+Draws of one size do not show what a model or a rule does beyond a threshold: a norm that is
+clipped, a user without training, two users with large values. So private values come in several
+kinds.
 """
 
 from typing import Final, NamedTuple
@@ -20,8 +21,8 @@ MISSING: Final = "missing"
 """A missing value: NaN."""
 
 KINDS: Final = (NORMAL, "thousandfold", "zero", UNCHANGED, MIXED, LOG_UNIFORM)
-"""Other normal values; a thousand times as large; zeros; those that were there; any of these, user
-by user; from a millionth to a million times as large, user by user."""
+"""Other normal values; a thousand times as large; zeros; unchanged values; any of these, user by
+user; from a millionth to a million times as large, user by user."""
 
 _FACTOR: Final = {
     "zero": 0.0,
@@ -83,7 +84,7 @@ def kinds_of(seed: int) -> tuple[str, str]:
 def sign_of(seed: int) -> int:
     """The sign of all normal values of a trial; 0 for any.
 
-    Of nine trials in a row, normal values are met once of any sign, once of each.
+    In nine successive trials, normal values occur once with any sign, once with each sign.
     """
     turn = seed // 3
     return 1 if turn % 2 else -1 if turn % 4 else 0
@@ -99,7 +100,7 @@ def drawn(
         users: how many.
         generator: of what is drawn user by user.
         sign: sign of normal values; 0 for any.
-        variant: of values that stay one user's does not.
+        variant: whether one user's values change where the others' stay.
     """
     if kind == MIXED:
         places = torch.randint(len(_MIXED), (users,), generator=generator).tolist()
@@ -116,7 +117,7 @@ def drawn(
 
 
 def _fitting(values: Tensor, factors: Tensor) -> Tensor:
-    """The product in the type of the values, far from where it overflows: float16 ends at 65504."""
+    """The product in the type of the values, limited to avoid overflow: float16 ends at 65504."""
     if values.is_complex():
         return (values.to(torch.complex128) * factors).to(values.dtype)
     bound = torch.finfo(values.dtype).max / 16

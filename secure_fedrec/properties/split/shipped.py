@@ -1,10 +1,10 @@
-"""Federated rounds in which the whole model travels, all users' private parameters with it.
+"""Federated rounds in which the whole model is sent, with all users' private parameters.
 
-Federated Averaging with a shared user table, as it is done where nothing is private: every
-participant downloads the model of all users, trains it, and sends all of it back. ``Averaging``
-averages every tensor whole, including rows of absent users, and does not know which row is whose.
-Only ``keep_private`` (z_i = 1) and other rules ask for a user's values, and get them out of the
-model that this user sent. A rule with state keeps it from round to round.
+Federated Averaging with a shared user table, without private parameters: every participant
+downloads the model of all users, trains it, and sends all of it back. ``Averaging`` averages whole
+tensors, including rows of absent users, without knowing the owners of rows. Only ``keep_private``
+(z_i = 1) and other rules need a user's values, which are taken from the model that this user sent.
+A rule with state keeps it from round to round.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -78,7 +78,7 @@ class Shipped:
         models: Mapping[int, Values],
         summaries: Mapping[int, Summary],
     ) -> None:
-        """Eq. 5 for whole tensors; z_i = 1 then puts the users' own values in their places."""
+        """Eq. 5 for whole tensors; z_i = 1 then restores the users' own values."""
         weights = rule.weights(summaries)
         total = sum(weights.values())
         for name in names:

@@ -39,7 +39,7 @@ class Place(NamedTuple):
 
 
 class Tensors(Mapping[str, Tensor]):
-    """The tensors of a model as they are now: a module may put another one in a buffer's place.
+    """The current tensors of a model: a module may replace a buffer's tensor.
 
     Args:
         model: under all names of its tensors, parameters first.

@@ -1,8 +1,8 @@
-"""Local trainings one after another on one model, and all that each of them ends with.
+"""Sequences of local trainings on one model, and the results of each.
 
 Every training begins from the same federated values and buffers. When it is done, all tensors are
-put back. What a model or a loss remembers beside them is put back only when a new sequence begins,
-so that a training can find what others before it have left.
+put back. Other state of a model or a loss is restored only when a new sequence begins, so that a
+training can read what earlier ones have left.
 """
 
 import contextlib
@@ -38,7 +38,7 @@ _CLOSELY: Final = 64
 _WRITERS: Final = 64  # at most this many writers are named
 
 Digests: TypeAlias = dict[int, tuple[bytes, ...]]
-"""Digests of the results of every reader's training; two where it trains twice."""
+"""Digests of the results of every reader's training; two if it trains twice."""
 
 Observed: TypeAlias = list[tuple[str, Values]]
 """Observations of a training, stage by stage: a description, and values by name."""
@@ -64,12 +64,12 @@ class Setting(NamedTuple):
 
 
 class Run(NamedTuple):
-    """Trainings in their order, of which the last one is looked at.
+    """Trainings in order, of which the last one is examined.
 
     Args:
-        others: state with what all hold.
+        others: state with the values of all.
         history: who trains first, on these values.
-        then: state with what all hold since.
+        then: state with the values of all afterwards.
         since: who trains then, each on its own values.
         reader: whose training comes last, on the values that readers begin with.
     """
@@ -105,7 +105,7 @@ class LocalTraces:
     Attributes:
         begun: the state that readers begin with.
         training: training of one user.
-        overwritten: values that were others' and were written into, as they are found.
+        overwritten: values of others that were written, in the order found.
     """
 
     def __init__(
@@ -191,7 +191,7 @@ class LocalTraces:
         self._run(_Sequence(others, (), others), [user], loudly)
 
     def observed(self, setting: Setting) -> Observed:
-        """All that one reader's training shows, and another one after it.
+        """All observations of one reader's training, and of another one after it.
 
         Args:
             setting: whose training, and what comes before it.
@@ -206,7 +206,7 @@ class LocalTraces:
         return found
 
     def last(self, run: Run, *, recorder: Recorder | None = None) -> Observed:
-        """All that the last training of a run shows.
+        """All observations of the last training of a run.
 
         Args:
             run: who trains.
@@ -229,7 +229,7 @@ class LocalTraces:
         return found
 
     def plain(self, setting: Setting, *, federated: bool, own: bool) -> Setting:
-        """The same, but shared values and the reader's are the same in all trainings."""
+        """The same, with shared values and the reader's equal in all trainings."""
         others, then, reader = setting.others, setting.then, setting.reader
         if own:
             others, then = self._with_own(others, reader), self._with_own(then, reader)
@@ -275,7 +275,7 @@ class LocalTraces:
         return [self._split.tensors[name] for name in (*self._split.federated, *names)]
 
     def left(self, others: Values, user: int, name: str) -> Tensor:
-        """What a tensor of the model holds when a user has trained."""
+        """The value of a tensor of the model after a user's training."""
         found: list[Tensor] = []
 
         def train(user: int) -> None:
@@ -339,7 +339,7 @@ class LocalTraces:
         return not all(equal_bits(tensors[name], others[name]) for name in sources)
 
     def _put_back(self, user: int, others: Values, *, closely: bool) -> None:
-        """Undo a training, and note what it wrote that was not its own."""
+        """Undo a training, and record the values it wrote that were not its own."""
         split = self._split
         tensors = split.tensors
         for name in split.shared_buffers:
@@ -368,5 +368,5 @@ class LocalTraces:
 
 
 def differing(one: Digests, other: Digests) -> list[int]:
-    """Readers of the first whose trainings end differently in the other, in ascending order."""
+    """Readers of the first digests whose trainings have other results in the second, ascending."""
     return sorted(user for user, ends in one.items() if ends != other[user])

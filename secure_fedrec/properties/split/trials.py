@@ -32,7 +32,7 @@ class Trial:
     relations: tuple[str, ...] = ()
 
     def generator(self, name: str, user: int = 0) -> torch.Generator:
-        """A generator of its own for one purpose and user."""
+        """A separate generator for one purpose and user."""
         return generator_of(Streams.from_seed(self.seed), f"split.{name}", user=user)
 
     def torch_seeds(self, name: str, users: Sequence[int]) -> dict[int, int]:
@@ -51,7 +51,7 @@ def same_numbers(left: Tensor, right: Tensor) -> bool:
 
 
 def largest_change(left: Values, right: Values) -> tuple[str, float]:
-    """The tensor with the largest absolute difference, and that; a NaN outdoes all."""
+    """The tensor with the largest absolute difference, and the difference; NaN is largest."""
     sizes = {name: _change(left[name], right[name]) for name in left if name in right}
     name = max(sizes, key=lambda each: (sizes[each] != sizes[each], sizes[each]))
     return name, sizes[name]

@@ -1,4 +1,4 @@
-"""Hypothesis strategies for small federations, with the corners in which protocols break.
+"""Hypothesis strategies for small federations, including edge cases that break protocols.
 
 Import this module by name; it needs Hypothesis. The shortest test of an own algorithm::
 
@@ -80,7 +80,7 @@ SCALES = (WHOLE_STARS, RatingScale(0.5, 5.0, 0.5))
 """Whole stars (ML-100K, ML-1M) and half stars (ml-latest-small)."""
 
 _CORNERS = 32
-"""One example in this many is an arbitrary federation, or a small one, which others shrink to."""
+"""One example in this many is an arbitrary federation, or a small one to which others shrink."""
 
 
 @told()
@@ -179,8 +179,8 @@ def pmf_configs(
         max_rank: largest d.
         max_rounds: most rounds.
         temperatures: of the Langevin noise; None means 0.
-        biases: whether items have one; None means not. With them a row has a value more than the
-            rank, and there is no Langevin noise.
+        biases: whether items have one; None means not. With them a row has one value more than the
+            rank, and Langevin noise is off.
 
     Example::
 
@@ -270,22 +270,22 @@ def federations(
 ) -> Federation:
     """A whole federation: ratings, seed, stack, cohort and number of rounds.
 
-    As a rule there is something for a mistake to be seen by: a group that is served, a denoiser
-    with ratings in it, a client with virtual rows, and a second round. One in thirty-two is an
-    arbitrary federation with at least one upload, or one of fewer items and rounds, which a failing
-    example shrinks to. It prints as the ``federation_of`` that makes it.
+    Most federations can show mistakes: they have a served group, a denoiser with ratings in it, a
+    client with virtual rows, and a second round. One in thirty-two is an arbitrary federation with
+    at least one upload, or one of fewer items and rounds, which a failing example shrinks to. It
+    prints as the ``federation_of`` that makes it.
 
     Args:
         draw: given by Hypothesis.
         width: values per row that the algorithm uploads.
         cloaks: see ``stacks``; "none" is for the one in thirty-two, if there are others. None for
-            both that denoisers take virtual rows of, or none under other collectors.
+            both kinds whose virtual rows denoisers remove, or for no cloak under other collectors.
         collectors: what makes the collectors to be drawn, from ``n_clients``, ``n_items``,
             ``width`` and ``codec``; without any, denoisers are drawn.
         max_clients: most clients, at least 2.
         max_items: most items; below 4 virtual rows may be few.
         max_rounds: most rounds.
-        telling: whether there is such a thing in all of them; None draws it.
+        telling: whether all of them can show mistakes; None draws it.
 
     Example: see the module docstring.
     """

@@ -22,7 +22,7 @@ class _Printer(Protocol):
 
 
 class Repeatable:
-    """Prints as a call that makes it again; Hypothesis prints it so where a test fails."""
+    """A value that prints as a call that makes it, which Hypothesis shows for a failing test."""
 
     __slots__ = ()
 
@@ -53,7 +53,7 @@ class Repeatable:
 
 
 class Named:
-    """Something to call, printed by its name alone, as it is imported.
+    """A callable, printed by the name under which it is imported.
 
     Hypothesis prints a class with its module, and of a method the last name.
 

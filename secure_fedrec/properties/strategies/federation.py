@@ -1,4 +1,4 @@
-"""A small federation, made of plain values and told by them."""
+"""A small federation, made from plain values and printed by them."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
@@ -153,7 +153,7 @@ class Federation(Repeatable):
         return self.scope.due(invited)
 
     def call(self) -> tuple[Callable[..., Any], dict[str, Any]]:
-        """See ``Repeatable``; values that are not plain stand there unchanged."""
+        """See ``Repeatable``; values that are not plain are unchanged."""
         stack, collector, cloak = self.stack, self.stack.collector, self.stack.cloak
         by: Any = collector
         width = getattr(collector, "width", None)

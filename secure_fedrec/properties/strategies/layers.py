@@ -1,4 +1,4 @@
-"""Hypothesis strategies for the layers of a stack; ``strategies`` hands them on.
+"""Hypothesis strategies for the layers of a stack; ``strategies`` exports them.
 
 Import that module by name; both need Hypothesis.
 """
@@ -57,7 +57,7 @@ def codecs(draw: st.DrawFn, n_clients: int) -> FixedPoint:
 def virtual_ratings(
     draw: st.DrawFn, *, n_items: int, streams: Streams, least: float = 0.0
 ) -> VirtualRatings:
-    """FedRec's cloak: rho 0, fractional, or so large that every client is capped; any draw.
+    """FedRec's cloak: rho is 0, fractional, or so large that every client is capped; any draw.
 
     Args:
         draw: given by Hypothesis.
@@ -88,7 +88,7 @@ def virtual_ratings(
 def randomized_responses(
     draw: st.DrawFn, *, n_items: int, streams: Streams, least: float = 0.0
 ) -> RandomizedResponse:
-    """SDCF's cloak: from truthful reports to noise, rated items dropped or not.
+    """SDCF's cloak: from truthful reports to pure noise, with rated items dropped or not.
 
     Args:
         draw: given by Hypothesis.

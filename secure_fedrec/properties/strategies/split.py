@@ -1,6 +1,6 @@
 """Hypothesis strategies for federated runs of a personalised model; import it by name.
 
-The shortest test that an own model loses nothing when its private parameters stay home::
+The shortest test that keeping private parameters of a model at home changes no result::
 
     @given(run=split_runs(users=4))
     def test_my_model_can_be_split(run: SplitRun) -> None:
@@ -40,7 +40,7 @@ _CORNERS = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class SplitRun(Repeatable):
-    """A federated run, short of its model; prints as the call that makes it.
+    """A federated run without its model; prints as the call that makes it.
 
     Args:
         sizes: numbers of examples of every user, 0 included.

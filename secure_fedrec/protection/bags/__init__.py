@@ -2,7 +2,7 @@
 
 Reading order: ``bag_vectors`` (what a bag is), ``noise`` (per vector, before anything leaves),
 ``received_vectors`` (what the server accepts), ``named_senders`` and ``embedded_mixes`` (the two
-ways there), ``embedded`` (both layers together, for a ``Stack``), ``hosted``, ``layer``.
+ways to the server), ``embedded`` (both layers together, for a ``Stack``), ``hosted``, ``layer``.
 
     vectors --clip, noise ("local-dp")--> ring words --under names, or by mixes ("routing")--> bag
 

@@ -12,14 +12,14 @@ from secure_fedrec.protection.base.layer_interfaces import BagShape
 from secure_fedrec.uploads import SetBlock
 
 _FIRST = 2
-"""Values that mostly tell two vectors apart; where they do not, all are compared."""
+"""Number of leading values that usually distinguish two vectors; if not, all are compared."""
 
 
 def canonical_order(words: RingArray, codec: FixedPoint) -> RingArray:
     """Ring vectors [N, d] in ascending order of their values, the first value first.
 
-    Equal bags are equal arrays: a bag does not show which client gave a vector, or when. Words that
-    lie in this order are not copied.
+    Equal bags are equal arrays: a bag does not show which client gave a vector, or when. Words in
+    this order are not copied.
     """
     integers = codec.to_integers(words)
     if _ascend(integers):  # in the order of clients

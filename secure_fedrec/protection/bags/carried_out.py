@@ -1,7 +1,7 @@
 """Bags of the embedded engine whose halves carry a round out, with all hosts in this process.
 
-The clients' vectors go through mixes with keys of their own, beside a plain sum of no rows, and the
-bags that come out must be those that the simulation brought.
+The clients' vectors go through mixes with their own keys, beside a plain sum without rows, and the
+resulting bags must equal those of the simulation.
 """
 
 from collections.abc import Mapping, Sequence
@@ -83,6 +83,6 @@ class MixedBagsInMemory:
 
 
 def carried_out(channel: LayeredBags) -> None:
-    """Let rounds of bags behind mixes be carried out by halves from now on."""
+    """Have rounds of bags behind mixes carried out by halves from now on."""
     if channel.mixes is not None:
         channel.carried = MixedBagsInMemory(channel.mixes, channel.n_clients).carry_out

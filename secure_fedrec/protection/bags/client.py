@@ -20,7 +20,7 @@ class Giver:
         self._message = message
 
     def step(self, inbox: Sequence[bytes]) -> list[Parcel]:
-        """As the half, and once the vectors (``Party.step``)."""
+        """As the half, with the vectors in the first answer (``Party.step``)."""
         parcels = self._half.step(inbox)
         if self._message:
             parcels.append(Parcel(self.node, SERVER, BagKind.VECTORS.name, self._message))

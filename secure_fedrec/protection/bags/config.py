@@ -30,8 +30,8 @@ class LocalDPConfig(Settings, section="bag_protection"):
         clip: largest norm of a vector: L2 for Gaussian noise, L1 for Laplace noise.
         noise: its distribution; a rounded Gaussian is priced as the continuous one.
         noise_multiplier: standard deviation (Laplace: scale) over the sensitivity.
-        fraction_bits: binary digits kept of a vector; digits far below the noise are worthless,
-            and long tables of noise take seconds to build.
+        fraction_bits: binary digits kept of a vector; digits far below the noise are useless, and
+            long tables of noise take seconds to build.
         adjacency: "replace", any vector may stand in for any other, or "zero-out", which halves
             the sensitivity.
 

@@ -1,7 +1,7 @@
-"""The bag channel of a stack: noise where there is that layer, then a way to the server.
+"""The bag channel of a stack: noise, if there is that layer, then the way to the server.
 
-A vector is encoded once, at its client, and nothing but a permutation happens to it from there: the
-bag that the server holds is the multiset of the encoded vectors, bit for bit, named or anonymous.
+A vector is encoded once, at its client, and afterwards only permuted: the bag that the server holds
+is the multiset of the encoded vectors, bit for bit, named or anonymous.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -38,17 +38,18 @@ _DELTA = 1e-5
 
 
 Line: TypeAlias = NamedLine | MixedLine
-"""One round's way of vectors to the server."""
+"""The transport of a round's vectors to the server."""
 
 Carried = Callable[[int, Mapping[int, Sequence[bytes]], Mapping[str, RingArray], Wire], None]
-"""Runs a round's halves: its number, messages by client, the bags they must come to, the wire."""
+"""Runs a round's halves; the arguments are its number, messages by client, the expected bags and
+the wire."""
 
 
 class LayeredBags:
     """Carries what clients give to the bags of an algorithm.
 
     Args:
-        bags: sizes by name; every upload gives to each of them, if only nothing.
+        bags: sizes by name; every upload has an entry for each, possibly empty.
         n_clients: clients of the federation.
         codec: the ring of the stack.
         streams: the run's random streams.
@@ -56,7 +57,7 @@ class LayeredBags:
         routing: settings of the layer "routing"; None sends under names.
 
     Attributes:
-        carried: lets halves carry rounds out beside the simulation; None without halves.
+        carried: carries rounds out by halves, in addition to the simulation; None without halves.
 
     Raises:
         ConfigError: there is no bag or more than a message can number, or a setting does not fit.
@@ -114,7 +115,7 @@ class LayeredBags:
         return Arrivals(round_=round_, name=name, shape=shape, due=due, most=most, codec=codec)
 
     def protect(self, name: str, block: SetBlock) -> SetBlock:
-        """Vectors for a bag as they leave their client: noised where there is that layer, encoded.
+        """Vectors for a bag as they leave their client: encoded, after noise if configured.
 
         Raises:
             EncodingError: a value is not finite, or without noise exceeds the ring's clip.
@@ -128,7 +129,7 @@ class LayeredBags:
         return SetBlock(indptr=block.indptr, values=words)
 
     def withstands(self, cohort: int) -> Withstood:
-        """Behind mixes all clients of a round but two: the vectors of one alone are its own."""
+        """Behind mixes, all clients of a round but two: a single one would be exposed."""
         if self.mixes is None:
             return Withstood()
         return Withstood(

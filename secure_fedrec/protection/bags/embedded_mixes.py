@@ -1,11 +1,11 @@
 """Layer "routing" over bags: one vector per cell, anonymous, through the mix cascade.
 
 Every client hands in the same public number of cells, ``most`` for each bag; those that no vector
-fills are dummies. So no mix learns how many vectors a client gives, and the server, at the end of
-all paths, learns which vectors there are and how many in all: neither whose one is, nor which ones
-are of one client.
+fills are dummies. So mixes do not learn how many vectors a client gives. The server, at the end of
+all paths, learns the vectors and their total number, but not their owners, nor which ones are of
+the same client.
 
-Cells are anonymous messages of one size, dummies empty ones.
+Cells are simulated by anonymous messages of one size, dummies by empty ones.
 """
 
 from collections.abc import Iterator, Mapping
@@ -45,7 +45,7 @@ class MixedLine:
         self._participants = participants
 
     def due(self, bag: str) -> int:
-        """So many cells of every participant."""
+        """The same number of cells from every participant."""
         return len(self._participants) * self._mixes.bags[bag].most
 
     def hand_in(self, clients: IntArray, blocks: Mapping[str, SetBlock]) -> Iterator[Sending]:

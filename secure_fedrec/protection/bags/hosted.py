@@ -1,8 +1,8 @@
 """Bags of rounds whose clients are elsewhere: each client's vectors in one signed message.
 
-They travel beside the client's first message to the hub, so they cost no exchange of their own, and
-those of a client that is not in the sum are left out of the bags as well. The message: "SFBG", then
-an envelope (``session.envelope``, family ``BAGS``) whose body is, for every bag in order,
+They are sent with the client's first message to the hub, without a further exchange, and those of a
+client that is not in the sum are left out of the bags as well. The message: "SFBG", then an
+envelope (``session.envelope``, family ``BAGS``) whose body is, for every bag in order,
 u32 vectors | their words, packed to the ring's bits; little-endian.
 """
 
@@ -66,7 +66,7 @@ def giver_of(
 def bag_hub(
     hub: Hub, at: Standing, identity: Identity, channel: LayeredBags, hosting: Hosting
 ) -> BagHub | MixedBagHub:
-    """A hub that collects what clients give beside what they send to another one.
+    """A hub that collects vectors for bags in addition to the messages of another hub.
 
     Args:
         hub: the other one.

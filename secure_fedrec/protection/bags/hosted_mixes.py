@@ -73,7 +73,7 @@ class HostedMixedBags(NoHelpers):
 
     @override
     def helper(self, at: Standing, identity: Identity, desk: Desk) -> Party:
-        """The half of a mix, which forwards once for a public state, the same clients' cells again.
+        """A mix's half: for one public state, it forwards only the cells of the same clients.
 
         With two bags over one state, vectors that are in only one of them could be assigned to a
         client.
@@ -120,7 +120,7 @@ class MixedBagsAhead(HostedMixedBags, KeysAhead):
 
 
 def _require_others(at: Standing) -> None:
-    """Check who is there, by the server's word.
+    """Check the clients that take part according to the server.
 
     Raises:
         ProtocolError: there is only one client, which no mix could hide.

@@ -11,7 +11,7 @@ from secure_fedrec.protection.denoisers.layer import ROUTING
 
 
 def _for_a_round(sizes: Sizes) -> Mapping[str, float]:
-    """Noise under which a round of all vectors costs what one vector costs by default."""
+    """Noise with which a round of all vectors costs as much as one vector by default."""
     vectors = sum(shape.most for shape in sizes.bags.values())
     return {"noise_multiplier": float(math.ceil(math.sqrt(max(vectors, 1))))}
 

@@ -1,4 +1,4 @@
-"""A client's half that hands in cells with its upload, and looks for them."""
+"""A client's half that sends cells with its upload, and checks the receipts."""
 
 from collections.abc import Sequence
 
@@ -8,7 +8,7 @@ from secure_fedrec.protection.session import Identity, Parcel, Party
 
 
 class MixedGiver(PathStart):
-    """A client's half that hands in cells with its upload, and looks for them (a ``Party``).
+    """A client's half that sends cells with its upload, and checks the receipts (a ``Party``).
 
     Args:
         half: the half.
@@ -26,7 +26,7 @@ class MixedGiver(PathStart):
         self._messages = messages
 
     def step(self, inbox: Sequence[bytes]) -> list[Parcel]:
-        """As the half; upon all keys the cells as well, upon the list that it was seen (``Party``).
+        """As the half; after all keys also sends cells, and confirms the list (``Party``).
 
         Raises:
             ProtocolError, WireError: it is refused, or a cell of this client is not in the list.

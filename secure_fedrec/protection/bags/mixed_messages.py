@@ -40,7 +40,7 @@ class BagAttempt:
 
     @property
     def head(self) -> bytes:
-        """In front of what the server sends a client."""
+        """Prefix of what the server sends to a client."""
         return _MAGIC + self.at.serial.to_bytes(8, "little")
 
     def to_clients(self, kind: Kind, *messages: bytes) -> list[Parcel]:

@@ -43,7 +43,7 @@ _KEYS, _READY, _CELLS, _DONE = "KEYS", "READY", "CELLS", "DONE"
 
 
 class _ServerEnd(PathEnd):
-    """Where all paths end: upon the cells of all a list; ``words`` by bag are there then."""
+    """The end of all paths: after all cells it signs a list, and then has ``words`` by bag."""
 
     def __init__(self, attempt: BagAttempt, identity: Identity) -> None:
         super().__init__(attempt.course, identity)
@@ -71,7 +71,7 @@ class _ServerEnd(PathEnd):
 
 
 class _Paths:
-    """The server's side of the bags: what it awaits, and what it sends then."""
+    """The server's side of the bags: awaited messages and the next ones."""
 
     def __init__(self, attempt: BagAttempt, identity: Identity) -> None:
         self._attempt = attempt
@@ -85,7 +85,7 @@ class _Paths:
         self.stage = ""
 
     def step(self, came: Sequence[bytes]) -> list[Parcel]:
-        """Take what is awaited, all of it, and go on.
+        """Take all awaited messages, and continue.
 
         Raises:
             ProtocolError, WireError: something is missing or refused.
@@ -148,7 +148,7 @@ class MixedBagHub:
         return self._hub.finished and self._held is None
 
     def step(self, inbox: Iterable[bytes]) -> list[Parcel]:
-        """Go on with both; the sums wait where bags have to come first (``Hub.step``).
+        """Continue both; the sums wait if bags have to come first (``Hub.step``).
 
         Raises:
             ProtocolError, WireError: either is aborted.

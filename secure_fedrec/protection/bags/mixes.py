@@ -1,4 +1,4 @@
-"""Vectors as cells of a mix cascade: how many a client hands in, and what they say."""
+"""Vectors as cells of a mix cascade: number and contents of a client's cells."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass, replace
@@ -55,7 +55,7 @@ class Mixes:
 
     @property
     def routing(self) -> RoutingConfig:
-        """Sizes of the mix network; no batch is one client's alone."""
+        """Sizes of the mix network; no batch comes from a single client."""
         return replace(self.config.routing, min_batch=LEAST_SENDERS * self.cells)
 
     def messages(self, blocks: Mapping[str, SetBlock], round_: int) -> list[list[bytes]]:

@@ -1,8 +1,8 @@
 """The server's side of a bag: every message that is due, once.
 
-The server cannot tell whether a cell is as its sender made it: those who sent cells look for them
-in its receipts, and only they see that one was changed or replaced. Messages under names are those
-of the plain stack, which authenticates nothing: a change on the line is not detected.
+The server cannot tell whether a cell is unchanged: senders look for their cells in its receipts,
+and only they can see that one was changed or replaced. Named messages are those of the plain stack,
+without authentication: a change on the line is not detected.
 """
 
 import numpy as np
@@ -25,8 +25,8 @@ class Arrivals:
         name: name of the bag.
         shape: its sizes.
         due: messages that must arrive.
-        most: vectors that they hold together, at most; the memory of those that do not come is
-            never touched.
+        most: most vectors that they hold in total; memory of vectors that do not arrive is not
+            touched.
         codec: the ring.
     """
 
@@ -43,7 +43,7 @@ class Arrivals:
         self._arrived = 0
 
     def accept(self, sent: Messages, delivered: Messages) -> None:
-        """Take what was delivered of a batch.
+        """Take the delivered messages of a batch.
 
         Args:
             sent: the batch as its senders made it.

@@ -43,7 +43,7 @@ class BagHub:
         return self._hub.finished
 
     def step(self, inbox: Iterable[bytes]) -> list[Parcel]:
-        """Take vectors out, and pass the rest on (``Hub.step``)."""
+        """Take vectors out, and pass the other messages on (``Hub.step``)."""
         return self._hub.step(self._others(inbox))
 
     def show(self, wire: Wire) -> None:

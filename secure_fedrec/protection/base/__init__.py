@@ -1,4 +1,4 @@
-"""What a layer, a collector and a stack are, whatever they do.
+"""Common interfaces of layers, collectors and stacks.
 
 Reading order: ``events`` (what noise released), ``layer_interfaces`` (how layers meet),
 ``expected_senders`` (who is heard in a round), ``table`` (rows that are summed), ``dense_uploads``

@@ -1,4 +1,4 @@
-"""A half that answers once, by a journal that outlives its process."""
+"""A half that answers only once, by a journal on disk."""
 
 from collections.abc import Callable, Sequence
 from hashlib import sha256
@@ -9,12 +9,12 @@ from secure_fedrec.protection.session.parties import Parcel, Party
 
 
 class Once:
-    """A half that answers once, whatever becomes of its host (a ``Party``).
+    """A half that answers only once, even if its host restarts (a ``Party``).
 
-    A client's half gives an attempt its upload, and an attempt is answered once. What a helper
-    gives opens something of a public state: it is given in one round, and for one federation, state
-    and purpose (``Statement.once``). There it may be given again, in a later attempt, as long as it
-    says the same: the first may have been lost on its way.
+    A client's half gives an attempt its upload, and an attempt is answered once. A helper's answer
+    opens values of a public state: it is given in one round, and for one federation, state and
+    purpose (``Statement.once``). There it may be repeated in a later attempt, if it has the same
+    content, since the first may have been lost.
 
     Args:
         half: the half.

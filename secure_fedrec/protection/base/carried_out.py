@@ -3,8 +3,8 @@
 A collector simulates a round; carried out, the round is that of its halves on hosts (``hosting``),
 keys and signatures included, whose bytes go over the run's wire: what is altered, lost, late or
 repeated there is so for the protocol. Keys and roster are those of a federation that lives as long
-as the collector, journals those of one round, since an engine may begin a round again. What the
-halves come to is compared with the plain sum of what clients put in.
+as the collector, journals those of one round, since an engine may begin a round again. The result
+of the halves is compared with the plain sum of the clients' rows.
 """
 
 import secrets
@@ -172,7 +172,7 @@ class CarriedOut(TableSession):
         return np.array([halves.exempt(client) for client in clients.tolist()], dtype=bool)
 
     def submit(self, clients: IntArray, block: RowBlock, virtual: BoolArray) -> None:
-        """Hold the rows of the next clients for their halves.
+        """Store the rows of the next clients for their halves.
 
         Raises:
             ProtocolError: not the clients whose turn it is, or rows without values.
@@ -209,7 +209,7 @@ class CarriedOut(TableSession):
         return self.beside.close()
 
     def _open(self) -> Aggregate:
-        """The sum that the server comes to."""
+        """The server's result."""
         at = self._hosts.attempt(self.round, np.sort(self.order), self._state(), None)
         total, arrived = self._run(at)
         aggregate = total.aggregate()
@@ -225,10 +225,10 @@ class CarriedOut(TableSession):
         return self.collector if hidden and isinstance(self.collector, StateKeeper) else None
 
     def _hidden(self) -> Aggregate:
-        """The sum that clients come to, who keep it and the state from the server.
+        """The clients' result, if they keep it and the state secret from the server.
 
-        A round goes on with the table that the round before left. One that begins anywhere else
-        has new keys, and begins with a public state.
+        A round continues with the table of the round before. Otherwise it has new keys, and begins
+        with a public state.
 
         Raises:
             LosslessnessError: a client read another state than the engine's, or made another one of
@@ -316,7 +316,7 @@ class CarriedOut(TableSession):
 
 
 class WatchedStep:
-    """A public step of which every use is kept (``base.PublicStep``)."""
+    """A public step that records its uses (``base.PublicStep``)."""
 
     def __init__(self, public: PublicStep) -> None:
         self.public = public
@@ -344,6 +344,6 @@ def _publish(total: HostedSum, parties: list[Party], value: bytes, stage: str) -
 
 
 def carried_out(collector: TableCollector, halves: Hosting) -> None:
-    """Let a collector's rounds be carried out by halves from now on."""
+    """Have a collector's rounds carried out by halves from now on."""
     hosts = MemoryHosts(halves, collector.n_clients)
     collector.carried = partial(CarriedOut, hosts=hosts)

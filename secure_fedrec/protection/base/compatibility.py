@@ -47,16 +47,16 @@ def stacks_of(records: Iterable[Layer], bare: Claim, *, apart: Collection[str] =
 
 
 def makers_of(stack: Iterable[Layer]) -> tuple[Layer, ...]:
-    """Layers that make the collector, but those that another takes into what it makes."""
+    """Layers that make a collector, without those that are part of another one's."""
     makers = tuple(layer for layer in stack if layer.role != "cloak" and layer.build)
     taken = {name for maker in makers for name in maker.requires}
     return tuple(maker for maker in makers if maker.name not in taken)
 
 
 def _is_built(stack: tuple[Layer, ...], apart: Collection[str]) -> bool:
-    """Whether every layer is in what is built: a cloak, the one maker, or what the maker takes.
+    """Whether every layer is in the built stack: as cloak, as maker, or in the maker.
 
-    One that is not would be left out, and its claim stated all the same.
+    Otherwise a layer would be left out, although its claim is stated.
     """
     makers, by_name = makers_of(stack), {layer.name: layer for layer in stack}
     taken = {name for maker in makers for name in _needed(maker, by_name)}

@@ -28,7 +28,7 @@ from secure_fedrec.uploads import Aggregate, RowBlock
 from secure_fedrec.wire import Messages, Step, Wire
 
 _CHUNK_BYTES = 2 * 2**20
-"""Bytes of words hidden and sent at a time: fits a core's cache, and the allocator keeps it."""
+"""Bytes of words that are hidden and sent at a time, which fit a core's cache."""
 _HELD_BYTES = 2**28
 """Memory for the rows of a round that have to wait; the others go to a file."""
 
@@ -38,7 +38,7 @@ HIDDEN = Traits(virtual_rows=None, reports=None, uploads="dense", noise=None, de
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class DenseLayout:
-    """What the words of a hidden upload stand for; public.
+    """The public meaning of the words of a hidden upload.
 
     Args:
         items: int32[k], ascending row numbers of the shared table.
@@ -116,7 +116,8 @@ class Gathered:
     """The encoded rows of a round's clients, each still at its client.
 
     A simulation hands them over batch by batch. Where hiding does not depend on the other clients
-    they are processed at once; else they wait here until all have arrived, most of them in a file.
+    they are processed at once; otherwise they are stored here until all have arrived, mostly in a
+    file.
 
     Args:
         table: sizes and ring.

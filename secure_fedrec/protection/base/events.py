@@ -1,7 +1,7 @@
-"""What was released: facts that an accountant turns into a price, independent of the accountant.
+"""Descriptions of releases, from which accountants compute prices.
 
 An event says which noise was added, relative to the largest change that the protected thing can
-make; to whom the noise is a protection; and what is assumed. ``secure_fedrec.accounting`` reads
+make; against whom the noise protects; and what is assumed. ``secure_fedrec.accounting`` reads
 events; nothing here computes an epsilon.
 """
 
@@ -16,7 +16,7 @@ Adversary: TypeAlias = Literal["server", "release"]
 """The adversary: the server, with all it sees of a round, or a party that gets only the result."""
 
 Adjacency: TypeAlias = Literal["zero-out", "replace", "add-or-remove", "one-bit"]
-"""Which pairs of inputs a claim makes hard to tell apart."""
+"""The pairs of inputs that a claim makes hard to distinguish."""
 
 Participation: TypeAlias = Literal["shows", "hidden"]
 """Whether a release itself tells who took part: by its noise, or by what is released with it."""
@@ -68,7 +68,7 @@ class RandomAnswer(Settings, section="dp"):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExactSum:
-    """A part that left without noise; no epsilon exists for it."""
+    """A part that was released without noise, which has no finite epsilon."""
 
     what: str
 
@@ -116,10 +116,11 @@ class Event(Settings, section="dp"):
         rounds: how often.
         sampling: see ``Sampling``.
         participation: "hidden" if the distribution of the noise, and every count and denominator
-            that is released with it, do not depend on which clients take part. Where participants
-            bring the noise they are not: its energy tells how many did. What is not said to be
-            hidden "shows", and no sampling amplifies it.
-        distance: bound on the total variation between one round's noise as drawn and as named.
+            that is released with it, do not depend on which clients take part. If participants add
+            the noise they do depend on it: its energy tells how many took part. Otherwise it
+            "shows", and sampling does not amplify it.
+        distance: bound on the total variation between one round's drawn noise and the named
+            distribution.
         wrap: bound on the probability that one round's sum leaves the ring (a wrong result, not a
             leak).
         assumes: conditions of the claim, as clauses.
@@ -154,7 +155,7 @@ class Event(Settings, section="dp"):
 
 
 def whole_contribution(mechanism: Mechanism, *, rounds: int) -> tuple[Event, ...]:
-    """Noise that clients bring on all that they contribute to a round."""
+    """Noise that clients add to their whole contribution to a round."""
     return (
         Event(
             mechanism=mechanism,
@@ -167,7 +168,7 @@ def whole_contribution(mechanism: Mechanism, *, rounds: int) -> tuple[Event, ...
 
 
 def exact_events(names: Iterable[str], rounds: int) -> tuple[Event, ...]:
-    """Events of parts that leave without noise; an accountant refuses to price them."""
+    """Events of parts that are released without noise; accountants refuse to price them."""
     return tuple(
         Event(
             mechanism=ExactSum(what=name),

@@ -5,7 +5,8 @@ from typing import Annotated, TypeAlias
 from secure_fedrec.settings import OneOf, Within
 
 EXECUTIONS = ("simulated", "real")
-"""Words that look like it to a party without the key, or the protocol itself; the sums are equal.
+"""Random words in place of ciphertexts or masked values, or the protocol itself; the sums are
+equal.
 """
 
 Execution: TypeAlias = Annotated[str, OneOf(EXECUTIONS)]

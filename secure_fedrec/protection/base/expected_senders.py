@@ -71,5 +71,5 @@ class Heard:
             )
 
     def refusal(self, problem: str) -> ProtocolError:
-        """An error of this receiver in this round; ``problem`` goes on after its name."""
+        """An error of this receiver in this round; ``problem`` follows its name."""
         return ProtocolError(f"round {self._round}: {self._receiver} {problem}")

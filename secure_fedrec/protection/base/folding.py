@@ -1,8 +1,8 @@
 """The blocks of an upload folded into the one table that is summed.
 
 Every block is encoded once, by its own codec of the common ring, and its rows are put where the
-layout has them. From there on a flat vector is rows like any others, so that whatever hides rows
-hides it. Blocks of the sum are asked for by name (``Aggregate.of``).
+layout has them. Then a flat vector is handled like other rows, and layers that hide rows hide it.
+Blocks of the sum are read by name (``Aggregate.of``).
 """
 
 from collections.abc import Callable, Mapping
@@ -44,7 +44,7 @@ class ClientRows:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Folding:
-    """What a client makes of its step, before anything is hidden.
+    """Makes a client's upload from its step, before anything is hidden.
 
     Args:
         codec: the ring.
@@ -103,12 +103,12 @@ class Folding:
 
 
 def covers_ratings(local: LocalUpload) -> TypeGuard[LocalModel]:
-    """Whether a client step has what a cloak asks for."""
+    """Whether a client step has the methods that a cloak needs."""
     return all(callable(getattr(local, name, None)) for name in _CAPABILITIES)
 
 
 def refused_cloak(cloak: Cloak) -> ConfigError:
-    """The error of a cloak over an algorithm that has no ratings."""
+    """The error of a cloak over an algorithm without ratings."""
     name, _ = cloak.describe()
     return ConfigError(
         "protection",
@@ -119,7 +119,7 @@ def refused_cloak(cloak: Cloak) -> ConfigError:
 
 
 def _beside(local: LocalModel, cloaked: Cloaked, layout: BlockLayout | None) -> Upload:
-    """Covered items with the blocks that a cloak leaves as they are."""
+    """Covered items, with the blocks that a cloak does not change."""
     covered = cloaked.upload
     if layout is None:
         return covered
@@ -185,7 +185,7 @@ def encode_block(block: RowBlock, codec: FixedPoint) -> RowBlock:
 
     Raises:
         WireError: the rows of a client are not in ascending order, one per number. The sum budget
-            counts one row per client and number: every client is held to it.
+            allows one row per client and number, which is checked.
         EncodingError: a value is not finite or exceeds the clip.
     """
     _require_ascending(block)

@@ -75,7 +75,7 @@ class HiddenSum(TableCollector):
 class HiddenSession(TableSession):
     """One round of hidden uploads up to the point where all clients have submitted.
 
-    Where a session ``streams``, uploads are hidden, sent and added as they come.
+    If a session ``streams``, uploads are hidden, sent and added as they come.
     """
 
     collector: HiddenSum
@@ -88,7 +88,7 @@ class HiddenSession(TableSession):
         self._gathered = Gathered(collector, round_, participants)
 
     def submit(self, clients: IntArray, block: RowBlock, virtual: BoolArray) -> None:
-        """Send the rows of the next clients, or hold them until all are there."""
+        """Send the rows of the next clients, or store them until all have arrived."""
         self._gathered.accept(clients, block)
         layout = self.collector.layout
         if self._sum is None:

@@ -1,7 +1,7 @@
 """What a collector provides for rounds whose parties run elsewhere: the half of each party.
 
 In a simulation a collector has all parties of a round at hand. In a distributed round the server's
-host has the hub alone, and every client's host its own half, loaded with that client's rows. Both
+host has only the hub, and every client's host its own half, loaded with that client's rows. Both
 hosts build the collector from the same configuration, so what parties must agree on beforehand
 follows from it, and from what ``Standing`` says of the round.
 """
@@ -28,12 +28,12 @@ Read = TypeVar("Read")
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """What the server holds of a public state that clients keep from it (``StateHidden``).
+    """The server's part of a public state that clients keep secret from it (``StateHidden``).
 
     Args:
         words: how many words of 64 bits the state has.
-        table: the state as a round before has left it, encrypted; b"" before round 1, whose state
-            is public.
+        table: the encrypted state after the round before; b"" before round 1, whose state is
+            public.
     """
 
     words: int
@@ -48,15 +48,15 @@ class Standing:
         round: the round, from 1.
         serial: number of the attempt: greater than that of every earlier one.
         clients: int64[P], ascending: who is invited.
-        statement: what uploads are computed from, as this host makes it; ``Later`` where keys are
-            agreed on before it is known.
+        statement: this host's statement of the inputs of uploads; ``Later`` where keys are agreed
+            on before it is known.
         series: 16 bytes, by which two federations of the same roster differ.
         roster: keys of all parties.
         keys: what all hosts hold of a layer's own keys (``SharedKeys``); b"" without any.
         epoch: epoch of the beacon from which graph and committee are drawn, where one is due.
         present: int64[k], ascending: who takes part, according to the server, of those invited; all
             of them where every client that is heard takes part.
-        held: the public state, where clients keep it from the server; else None.
+        held: the public state, if clients keep it secret from the server; otherwise None.
     """
 
     round: int
@@ -73,11 +73,11 @@ class Standing:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SharedKeys:
-    """Keys of a layer beside those on the roster, made once for a federation.
+    """Keys of a layer in addition to those on the roster, made once for a federation.
 
     Args:
-        public: what all hosts are given.
-        private: what only the host of one party is given, by party.
+        public: for all hosts.
+        private: for the host of one party only, by party.
     """
 
     public: bytes = b""
@@ -92,7 +92,7 @@ class Desk:
         wire: wire of a record of what it reads, whose round it completes; None keeps none.
         journal: record of what the helper has committed to.
         secret: its private key of the layer; b"" where it has none.
-        own: what the client of this host sends, one segment, where it takes part.
+        own: the rows that the client of this host sends, one segment, if it takes part.
         completes: whether the record's round is complete once the helper has read what it is sent.
     """
 
@@ -107,7 +107,7 @@ class HostedSum(Protocol):
     """The server's side of one attempt.
 
     Attributes:
-        hub: the half through which it goes.
+        hub: the half that forwards all messages.
     """
 
     hub: Hub
@@ -121,7 +121,7 @@ class HostedSum(Protocol):
     def rows_in(self, stage: str, sizes: IntArray) -> tuple[Step, IntArray] | None:
         """Purpose of messages of a stage, and their rows by number of bytes; None for others.
 
-        By default of all: rounds of the engine count what is sent themselves.
+        By default None for all: rounds of the engine count messages themselves.
         """
         return None
 
@@ -153,13 +153,13 @@ class Hosting(Protocol):
     Attributes:
         uploads: stage in which clients send what is summed.
         opens: first stage in which a sum can be read.
-        last_stage: of which clients give an answer over one public state once, in whatever attempt;
-            empty where every attempt is like the first.
-        whole: whether no sum is formed without every client of an attempt; one that is begun anew
-            is of those that are there.
-        drops: whether, where that is so, the sums' own rules reckon with invited clients that are
-            not there: to them it is an attempt of all who are invited.
-        unrecorded: why hosts cannot record what they see as parts of one run; empty where they can.
+        last_stage: the stage that clients answer only once per public state, in any attempt; empty
+            if attempts are not limited.
+        whole: whether a sum needs every client of an attempt; a repeated attempt is of the
+            connected clients.
+        drops: whether, in that case, the rules of the sums still count absent invited clients as
+            drop-outs.
+        unrecorded: why recordings of hosts cannot be joined to one run; empty if they can.
         takes_beacons: whether rounds may be drawn by public randomness.
         anonymous: whether messages reach their readers without senders.
     """
@@ -199,7 +199,7 @@ class Hosting(Protocol):
         """Whether no cloak covers what a client sends."""
 
     def helpers(self) -> dict[Node, Node]:
-        """Parties beside clients and server: each with the client whose host runs it, or itself."""
+        """Parties other than clients and server, each with the client that hosts it (or itself)."""
 
     def helper(self, at: Standing, identity: Identity, desk: Desk) -> Party:
         """The half of such a party.
@@ -221,7 +221,7 @@ class StateHidden(Protocol):
     """
 
     def require_key(self, keys: bytes, secret: bytes) -> None:
-        """Check that a client's host holds the clients' key, before it takes part in anything.
+        """Check that a client's host has the clients' key, before it takes part.
 
         Args:
             keys: what all hosts hold of it.
@@ -268,10 +268,10 @@ class DrawnByBeacon(Protocol):
 
 @runtime_checkable
 class ObservesBeacon(Protocol):
-    """Capability of a client's half: it is told public facts, which any party may tell it."""
+    """Capability of a client's half: it accepts public facts from any party."""
 
     def observe_beacon(self, epoch: int, value: bytes) -> None:
-        """Take note of the value of an epoch."""
+        """Process the value of an epoch."""
 
 
 class NoHelpers(Hosting):

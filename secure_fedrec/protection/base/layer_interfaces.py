@@ -1,18 +1,19 @@
-"""How protection layers meet: a cloak at the client, a collector between client and server.
+"""Interfaces of protection layers: cloaks at clients, collectors between clients and server.
 
-A round flows one way through a ``Stack``:
+The order of a round in a ``Stack``:
 
     upload --cloak--> cloaked upload --ring--> ring words --collector--> aggregate
 
-and the vectors that an upload gives to bags take a way of their own through a ``BagChannel``.
+and the vectors that an upload gives to bags go through a ``BagChannel``.
 
-- A *cloak* changes what a client gives out before it is encoded: it adds virtual rows, or drops
-  reports. Which rows are virtual is known to the client alone.
+- A *cloak* changes what a client sends before it is encoded: it adds virtual rows, or drops
+  reports. Only the client knows which rows are virtual.
 - The *ring* encodes each row once; all receivers of a row receive the same integers.
-- A *collector* moves the words over the wire and forms the sum. It owns the messages of the round,
-  refuses a round in which one is missing, repeated or late, and never sums without a client.
+- A *collector* sends the words over the wire and forms the sum. It handles the messages of the
+  round, refuses a round in which one is missing, repeated or late, and never leaves a client out of
+  the sum.
 
-No layer knows the algorithm. Where a cloak needs the model it asks for a ``LocalModel``.
+Layers are independent of the algorithm. A cloak that needs the model uses a ``LocalModel``.
 """
 
 from collections.abc import Mapping, Sequence
@@ -54,7 +55,7 @@ class Cloak(Protocol):
         """Expected rows sent, and virtual rows among them, for clients with ``rated`` ratings."""
 
     def capped(self, rated: IntArray) -> IntArray:
-        """Positions of the clients that have fewer unrated items than the cloak wants."""
+        """Positions of the clients that have fewer unrated items than the cloak needs."""
 
     def describe(self) -> tuple[str, dict[str, Any]]:
         """Layer name and public settings, as JSON values."""
@@ -62,10 +63,10 @@ class Cloak(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Withstood:
-    """Coalitions of clients that a layer's claim covers; beyond them nothing is claimed.
+    """Coalitions of clients that a layer's claim covers; for others nothing is claimed.
 
-    Where a number is left open, the claim is that the upload of every other client stays inside the
-    sum of the others; attacks show what a coalition reads off that sum.
+    If a number is not limited, the claim is that the upload of every other client is only seen in
+    the sum of these clients; attacks show what a coalition learns from that sum.
 
     Args:
         with_server: largest number of clients that may work with the server; None for any number.
@@ -105,7 +106,7 @@ class RoundSession(Protocol):
 
 
 class Collecting(Protocol):
-    """Brings what clients send in a round to the server."""
+    """Transports the clients' messages of a round to the server."""
 
     @property
     def codec(self) -> FixedPoint:
@@ -124,7 +125,7 @@ class Collector(Collecting, Protocol):
 
     @property
     def model_hidden_from(self) -> tuple[str, ...]:
-        """Roles that pass the public table on without being able to read it."""
+        """Roles that forward the public table without being able to read it."""
 
     def participants(self, cohort: IntArray) -> IntArray:
         """Clients of the cohort that can take part, ascending; the others sit the round out."""
@@ -157,7 +158,7 @@ class Released:
         events: what is released.
         delta: its delta.
         keys: key of a configuration by key of the package ``dp``.
-        fresh: whether a repeated round draws its noise afresh, and so releases once more.
+        fresh: whether a repeated round draws new noise, and so is a further release.
     """
 
     part: str
@@ -212,7 +213,7 @@ class BagRound(Protocol):
 
 
 class BagChannel(Collecting, Protocol):
-    """Brings vectors to the server, beside the rows that are summed."""
+    """Transports vectors to the server, separately from the summed rows."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -229,7 +230,7 @@ class BagChannel(Collecting, Protocol):
 
 
 class PublicStep(Protocol):
-    """Public state of a round, and the step from it, where clients keep both from the server."""
+    """A round's public state and the step from it, if clients keep both from the server."""
 
     @property
     def words(self) -> WordArray:
@@ -241,9 +242,9 @@ class PublicStep(Protocol):
 
 @runtime_checkable
 class StateKeeper(Protocol):
-    """Capability of a collector: clients may keep the public state from the server.
+    """Capability of a collector: clients may keep the public state secret from the server.
 
-    They decrypt it, and those who open the sums take the server's step in its place.
+    They decrypt it, and those that open the sums make the server's step.
     """
 
     def keep(self, step: PublicStep) -> None:

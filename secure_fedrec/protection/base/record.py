@@ -30,7 +30,7 @@ ROLES: tuple[Role, ...] = get_args(Role)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
-    """An algorithm in the words of a claim.
+    """Words about an algorithm, for claims.
 
     Args:
         name: name of the algorithm.
@@ -41,7 +41,7 @@ class Subject:
         clients: what clients are called.
         few: what sums over few clients tell.
         beside: what is sent beside the sums, and so is not hidden with them.
-        bears_noise: whether its server can go on from sums that noise was added to.
+        bears_noise: whether its server can use sums with noise.
     """
 
     name: str
@@ -104,7 +104,7 @@ class Stand(Settings, section="layer.stands"):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Option:
-    """A setting that raises how many clients a sum is over, and does not hide any of them.
+    """A setting that raises the number of clients in a sum, and does not hide any of them.
 
     Args:
         setting: its name: the fewest clients.
@@ -133,7 +133,7 @@ STOPS: Mapping[str, frozenset[str]] = MappingProxyType(
         "presence": frozenset(),
     }
 )
-"""The facts that can be hidden; hiding one withstands attacks that look for it.
+"""The facts that can be hidden; hiding one withstands attacks on it.
 
 Whether a client took part is hidden by noise up to its epsilon, not completely.
 """
@@ -141,7 +141,7 @@ Whether a client took part is hidden by noise up to its epsilon, not completely.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sizes:
-    """What a stack is built for.
+    """The sizes for which a stack is built.
 
     Args:
         n_clients: clients of the federation.
@@ -171,7 +171,7 @@ class Sizes:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Place:
-    """Where a layer is built.
+    """The context in which a layer is built.
 
     Args:
         layers: settings of the whole stack by layer name.
@@ -195,7 +195,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Budget:
-    """An epsilon against the server that a layer's noise is to be found from.
+    """An epsilon against the server, from which a layer's noise is computed.
 
     Args:
         epsilon: over all rounds of a run.
@@ -220,13 +220,13 @@ class Layer:
 
     Args:
         name: in configurations.
-        role: what it does there; at most one layer of a role is in a stack.
+        role: its role; a stack has at most one layer of each role.
         settings: class of its settings.
         build: makes its part of a stack, a cloak or a collector, of its settings; None where a
             layer that requires it makes both.
-        traits: how it leaves uploads and sums. The part says the same, with what only it knows.
-        claim: what the smallest stack promises that it is in; None where a layer that it requires
-            speaks for it.
+        traits: how it leaves uploads and sums. The built part states the same, with further
+            details.
+        claim: of the smallest stack that it is in; None where a layer that it requires states it.
         published: claims of larger stacks that end with it and have a name of their own.
         elsewhere: its claim over algorithms other than matrix factorization, with the fields of a
             ``Subject`` in its texts; None where it needs rows of rated items.

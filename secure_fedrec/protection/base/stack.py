@@ -52,7 +52,7 @@ def _named(protocol: type) -> list[str]:
 
 @dataclass(frozen=True, eq=False)
 class Halves:
-    """Halves of the rounds of one collector and its bags; of no other, whatever stack they are in.
+    """Halves of the rounds of one collector and its bags, for this collector only.
 
     Args:
         make: makes those of the sums.
@@ -141,7 +141,7 @@ class Stack(Folding):
 
     @property
     def protects(self) -> bool:
-        """Without a layer the server reads every upload, and a record of it would say it twice."""
+        """Without a layer the server reads every upload, so recording it again is not needed."""
         return self.cloak is not None or self.collector.describe() is not None
 
     @property
@@ -172,7 +172,7 @@ class Stack(Folding):
         return tuple(each for each in found if each is not None)
 
     def capped(self, rated: IntArray) -> IntArray:
-        """Clients whose virtual rows are capped by the number of items they have not rated."""
+        """Clients whose virtual rows are limited by the number of items they have not rated."""
         return np.empty(0, dtype=np.int64) if self.cloak is None else self.cloak.capped(rated)
 
     def describe(self) -> dict[str, Any]:
@@ -256,12 +256,12 @@ class StackSession:
 
 
 def note_own(wire: Wire, round_: int, clients: IntArray, folded: ClientRows) -> None:
-    """Record what clients put into a sum, each for itself (``Wire.note_own``)."""
+    """Record what each client put into a sum (``Wire.note_own``)."""
     wire.note_own(round_, clients, partial(_real, folded), partial(_covered, folded))
 
 
 def _covered(folded: ClientRows) -> dict[str, BoolArray | IntArray]:
-    """What a cloak was told and did: bool[B] whom to leave, int64[B] rows that it made up."""
+    """Input and result of a cloak: bool[B] exempt clients, int64[B] numbers of virtual rows."""
     if folded.exempt is None:
         return {}
     made_up = np.concatenate([[0], np.cumsum(folded.virtual)])

@@ -1,4 +1,4 @@
-"""No routing: every client sends its rows to the server under its name, the server adds them up."""
+"""No routing: every client sends its rows to the server with its name, and the server adds them."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -67,7 +67,7 @@ class ServerSum:
         self._heard.require_complete()
 
     def aggregate(self) -> Aggregate:
-        """The sum and counts as they stand."""
+        """The current sum and counts."""
         reduced = self._codec.from_integers(self._codec.to_integers(self.ring))
         return Aggregate(ring=reduced, counts=self.counts, codec=self._codec)
 
@@ -89,7 +89,7 @@ def accumulate(
     *,
     sign: int = 1,
 ) -> None:
-    """Add a block's rows, or take them off, each with its count, which is 1 where none is given.
+    """Add or subtract a block's rows, each with its count, by default 1.
 
     Args:
         values: [k, width] ring words, added to in place.
@@ -231,11 +231,11 @@ class TableCollector:
         """
 
     def expected(self, plain: Aggregate) -> Aggregate | None:
-        """The server's result where clients' rows sum to this; None where noise is added."""
+        """The server's result if clients' rows add up to this; None if noise is added."""
         return plain
 
     def withstands(self, cohort: int) -> Withstood:
-        """Any coalition: attacks see what its parties know together."""
+        """Any coalition: attacks see all that its parties know."""
         return Withstood()
 
 

@@ -7,8 +7,8 @@ virtual rows whose residual is that of one of the client's own ratings, drawn at
 paper, section "Secure Distributed Collaborative Filtering"); rated items that are not reported are
 left out of the round's upload. The client trains its own vector on all its ratings.
 
-Reading of the source: neither paper states f, p and q for this use; they are settings here, with
-defaults that report about as many virtual items as FedRec at rho = 2 on ml-100k.
+Neither paper states f, p and q for this use; they are settings here, with defaults that report
+about as many virtual items as FedRec at rho = 2 on ml-100k.
 """
 
 from collections.abc import Callable
@@ -93,7 +93,7 @@ class RandomizedResponse:
         return ANSWERED
 
     def released(self, *, rounds: int, repeated: int = 0) -> Released:
-        """Reports; a repeated round throws the same coins, and says nothing new."""
+        """Reports; a repeated round uses the same coins, so it does not reveal more."""
         del repeated
         try:
             events = rated_set_events(self.config, rounds=rounds)

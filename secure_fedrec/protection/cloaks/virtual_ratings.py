@@ -1,4 +1,4 @@
-"""Virtual ratings: cover a client's rated set with sampled unrated items (FedRec's hybrid filling).
+"""Virtual ratings: cover rated items with sampled unrated ones (FedRec's hybrid filling).
 
 Each client adds rows for ``min(floor(rho * |I_u|), m - |I_u|)`` items it has not rated, drawn
 without replacement, and gives each a virtual rating: its mean rating in the first rounds,
@@ -9,9 +9,9 @@ The uniform draw (the published one) takes the first k distinct values of an ind
 sequence of ranks among the unrated items, which is an exactly uniform k-subset; where k is more
 than half of them, it draws those to leave out instead. All clients of a batch draw at once.
 
-Uniform items are mostly unpopular and rated ones mostly popular, so popularity alone tells most of
-them apart. The draw by popularity takes one item after the other in proportion to the number of
-clients that rated it, plus one; these numbers are assumed to be public.
+Uniformly drawn items are mostly unpopular and rated ones mostly popular, so popularity alone
+distinguishes most of them. The draw by popularity takes one item after the other in proportion to
+the number of clients that rated it, plus one; these numbers are assumed to be public.
 """
 
 from collections.abc import Callable
@@ -226,9 +226,8 @@ def draw_by_popularity(
 ) -> RowBlock:
     """Draw virtual items for a batch of clients, one after the other in proportion to popularity.
 
-    An item that k clients rated has weight k + 1, so that every item can be drawn. Whether an item
-    is drawn does not depend on whether the client itself counts for another: its own ratings add to
-    the weights of items that it cannot draw.
+    An item that k clients rated has weight k + 1, so that every item can be drawn. The client's own
+    ratings do not affect its draw, since they only add to the weights of items that it cannot draw.
 
     Args:
         rated: the rated items, one segment per client, ascending.

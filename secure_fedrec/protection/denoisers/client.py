@@ -30,7 +30,7 @@ class RoutedClient(PathStart):
         self._rows = rows
 
     def step(self, inbox: Sequence[bytes]) -> list[Parcel]:
-        """Upon all keys the rows and the cells; upon all lists that they were seen (``Party``).
+        """After all keys sends rows and cells; after all lists confirms them (``Party``).
 
         Raises:
             ProtocolError: it is refused, or a cell of this client is in no list.

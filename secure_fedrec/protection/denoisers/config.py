@@ -25,7 +25,7 @@ class DenoisersConfig(Settings, section="protection"):
 
         Raises:
             ConfigError: eta below 1 or above n / 2. A denoiser without ordinary clients would send
-                its own rows alone and expose its rated set.
+                only its own rows and expose its rated set.
         """
         if not 1 <= self.count <= n_clients // 2:
             raise ConfigError(

@@ -1,22 +1,23 @@
-"""FedRec++'s denoising clients: virtual rows are collected, summed and taken out again.
+"""FedRec++'s denoising clients: virtual rows are collected, summed and subtracted again.
 
 eta clients are denoisers for the whole run and every other client is bound to one of them, in
 groups whose sizes differ by at most one. In a round (FedRec++ eq. 4-9)
 
 - an ordinary client sends all its rows to the server under its name, and the virtual ones once more
   to its denoiser over an anonymous channel;
-- a denoiser sums the virtual rows it collects, takes off its own rows (its only way to the server),
-  and sends sums and counts;
-- the server takes the denoisers' sums off its own. What remains is the exact sum of the real rows.
+- a denoiser sums the virtual rows it collects, subtracts its own rows (which reach the server only
+  this way), and sends sums and counts;
+- the server subtracts the denoisers' sums from its own. What remains is the exact sum of the real
+rows.
 
-Row words are encoded once, so the server takes off the very integers it added. Two repairs of the
-paper make the *divisor* exact as well: the count a denoiser reports is the number of virtual rows
-less one for each of its own ratings (as printed, the server cannot count the denoisers' ratings but
-sums their gradients), and the rows it sends are the union of collected and own items.
+Row words are encoded once, so the server subtracts exactly the integers that it added. Two repairs
+of the paper make the *divisor* exact as well: the count a denoiser reports is the number of virtual
+rows less one for each of its own ratings (as printed, the server cannot count the denoisers'
+ratings but sums their gradients), and the rows it sends are the union of collected and own items.
 
 Assumptions, which are not enforced here: the channel to the denoiser hides the sender, the server
 does not know which denoiser serves which client, and all parties follow the protocol. The attack
-suite shows what is left of the claim under them.
+suite shows how far the claim holds under them.
 """
 
 from dataclasses import replace
@@ -68,7 +69,7 @@ class Denoisers(TableCollector):
         self.arrival = streams.stream("arrival")
 
     def participants(self, cohort: IntArray) -> IntArray:
-        """Clients of the groups in which all parties needed are present.
+        """Clients of the groups with all required parties present.
 
         A client whose denoiser is absent sits the round out, and so does a denoiser without any of
         its clients is present: its sum would be its own rows alone.
@@ -160,7 +161,7 @@ class DenoisingSession(DirectSession):
         self._send_sums(self._sums.finish(self._groups(clients)))
 
     def close(self) -> Aggregate:
-        """Check completeness, take the noise off, hand over the sum of the real rows."""
+        """Check completeness, subtract the noise, and return the sum of the real rows."""
         tags = np.concatenate(self._tags_seen) if self._tags_seen else np.empty(0, np.uint64)
         if len(np.unique(tags)) != len(tags):
             raise ProtocolError(f"round {self.round}: a noise message arrived twice")
@@ -195,7 +196,7 @@ class DenoisingSession(DirectSession):
         self._collect(delivered)
 
     def _delivered(self, sent: Messages, delivered: Messages) -> None:
-        """The senders' side: an assumed channel gives them nothing to look at."""
+        """The senders' side: with an assumed channel, they have nothing to check."""
 
     def _collect(self, messages: Messages) -> None:
         """The denoisers' side: accept delivered noise."""
@@ -215,7 +216,7 @@ class DenoisingSession(DirectSession):
             self._sums.add(groups, messages.payload, sign=1)
 
     def _send_sums(self, finished: tuple[IntArray, RowBlock] | None) -> None:
-        """Send the sums of finished groups; the server takes what is delivered off its own."""
+        """Send the sums of finished groups; the server subtracts delivered ones from its own."""
         if finished is None:
             return
         groups, block = finished

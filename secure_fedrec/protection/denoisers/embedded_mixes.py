@@ -3,11 +3,11 @@
 A client's virtual rows go to its denoiser in cells of one size through ``routing``, so no party on
 the way links an ordinary client to a message, and the denoiser sees none of its senders. The rows
 are those of the paper's form: a party that also holds a client's upload links them by value. A
-client hands in as many cells as its message fills, one at least: how many is not hidden from the
+client hands in as many cells as its message fills, one at least: the number is not hidden from the
 first mixes.
 
-Cells have no authentic sender: a mix may put its own in the place of others. So every denoiser
-signs one list of receipts for all clients, and a client that misses a cell in it ends the round.
+Cells are not authenticated: a mix may replace them by its own. So every denoiser signs one list of
+receipts for all clients, and a client that does not find its cell in it ends the round.
 
 All cells of a round are one batch, and a round with one ordinary client alone is refused. Cells are
 counted, and messages lose their senders.

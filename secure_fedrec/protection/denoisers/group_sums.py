@@ -30,7 +30,7 @@ class GroupSums:
         self._parts.append((groups, block, sign))
 
     def finish(self, groups: IntArray) -> tuple[IntArray, RowBlock] | None:
-        """Note that a batch of members is through; return the groups that are complete now."""
+        """Record that a batch of members was processed; return the groups that are now complete."""
         np.subtract.at(self._members_left, groups, 1)
         if not self._only_open_group():
             return self._finish_groups()

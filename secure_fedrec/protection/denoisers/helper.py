@@ -37,7 +37,7 @@ class RoutedDenoiser(PathEnd):
         self._end.rotate(directory, key)
 
     def _answer(self, inbox: Sequence[bytes]) -> list[Parcel]:
-        """Upon cells a list of receipts; upon every client's word the sums."""
+        """After cells sends a list of receipts; after every client's confirmation the sums."""
         course = self._course
         if self._list:
             # Every client has found its cells in the very lists of this attempt.

@@ -10,9 +10,8 @@ attempt, with L mixes:
     SEEN      every client looks for its cells in all lists, and signs which lists it has seen
     SUMS      denoisers that see every client's signature, and one set of lists: their sums
 
-Nobody's sum is released while a client misses a cell: a mix that put its own in the place of all
-but one client's would learn nothing. The sum is over all clients of the attempt, or the attempt
-fails.
+No sum is released while a client misses a cell: so a mix that replaces the cells of all but one
+client learns nothing. The sum is over all clients of the attempt, or the attempt fails.
 
 A denoiser sums one public state once, by its journal: over other clients, or in another round, the
 difference would be of the few that are in one of the two. After a loss in transit, the same clients

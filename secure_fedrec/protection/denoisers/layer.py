@@ -12,7 +12,7 @@ from secure_fedrec.traits import AS_BEFORE
 
 
 def _without_channel(collector: Denoisers) -> Hosting:
-    """Refuse hosts: what goes from host to host has a sender."""
+    """Refuse hosts, since messages between hosts have senders."""
     raise ConfigError(
         "protection",
         "denoisers",

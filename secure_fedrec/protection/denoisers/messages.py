@@ -1,4 +1,4 @@
-"""What the parties of a round of denoisers behind mixes know and say, on hosts of their own."""
+"""Common facts and messages of a round of denoisers behind mixes, on separate hosts."""
 
 from dataclasses import dataclass
 from enum import IntEnum
@@ -70,7 +70,7 @@ class RoutedAttempt:
         return int(np.count_nonzero(self.collector.binding.group[self.senders] == number))
 
     def encode(self, block: RowBlock, step: Step) -> bytes:
-        """Rows of one party, as they are sent."""
+        """The encoded rows of one party."""
         return encode_rows(block, round_=self.at.round, step=step, codec=self.collector.codec)
 
     def decode(self, data: bytes, step: Step) -> RowBlock:

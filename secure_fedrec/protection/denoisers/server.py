@@ -42,7 +42,7 @@ class RoutedServer(HostedSum):
         return self.stage == "DONE"
 
     def step(self, inbox: Iterable[bytes]) -> list[Parcel]:
-        """Take what is awaited, all of it, and go on (``Party.step``).
+        """Take all awaited messages, and continue (``Party.step``).
 
         Raises:
             ProtocolError: something is missing; it says what was refused.

@@ -3,8 +3,8 @@
 Reading order: ``weights`` and ``tables`` (distributions to the last bit), ``sampler`` (drawing),
 ``clipping``, ``rotation``, ``rounding`` and ``encoding`` (a contribution of certain norm), then the
 mechanisms: ``direct`` (local and central), ``skellam`` (distributed), ``rated_set`` (randomized
-response). ``events`` says what a mechanism released; what that costs is the business of
-``secure_fedrec.accounting``.
+response). ``events`` says what a mechanism released; ``secure_fedrec.accounting`` computes what
+that costs.
 """
 
 from secure_fedrec.protection.base.events import (

@@ -1,8 +1,8 @@
 """User-level clipping: one client's whole contribution as one vector of bounded L2 norm.
 
-The definition of one client's contribution decides the meaning of a claim. Here it is *everything*
-the client adds to a round's sums: its rows, its counts per row and its weight, as the parts of a
-``Contribution``, laid end to end and clipped together.
+The definition of one client's contribution determines the meaning of a claim. Here it is
+*everything* the client adds to a round's sums: its rows, its counts per row and its weight, as the
+parts of a ``Contribution``, concatenated and clipped together.
 
 Adjacency is *zero-out*: two rounds are neighbours if they differ in one client's contribution being
 replaced by zeros. The set of participants is public and equal in both. The L2 sensitivity is then
@@ -20,7 +20,7 @@ from secure_fedrec.errors import ConfigError, EncodingError
 from secure_fedrec.settings import Count, Positive, Settings
 
 Release: TypeAlias = Literal["noised", "exact"]
-"""How a part leaves: inside the clipped and noised vector, or beside it as an exact sum."""
+"""How a part is released: inside the clipped and noised vector, or separately as an exact sum."""
 
 
 _SUMMATION = 2.0**-44
@@ -58,7 +58,7 @@ def clip_to_norm(values: FloatArray, bound: float, *, order: Literal[1, 2] = 2) 
 
 
 def _norm(values: FloatArray, order: Literal[1, 2]) -> float:
-    """In numpy's own summation: a library product starts threads for it."""
+    """The norm by numpy's own summation, since a library product would start threads."""
     if order == 1:
         return float(np.abs(values).sum())
     return math.sqrt(float(np.square(values).sum()))
@@ -70,8 +70,8 @@ class Part(Settings, section="dp.parts"):
     Args:
         name: e.g. "rows", "counts", "weight".
         size: number of values.
-        scale: factor applied before clipping and taken off after decoding. It sets how much of the
-            clip a part takes: counts of 1 beside gradients of 0.01 would otherwise take it all.
+        scale: factor applied before clipping and removed after decoding. It determines a part's
+            share of the clip: counts of 1 would otherwise dominate gradients of 0.01.
         release: "noised", or "exact" for a part that is summed outside this vector; the latter is
             recorded, so that no privacy claim can be made over it.
 
@@ -115,7 +115,7 @@ class Contribution(Settings, section="dp"):
 
     @property
     def exact(self) -> tuple[str, ...]:
-        """Names of the parts that leave exactly."""
+        """Names of the parts that are released exactly."""
         return tuple(part.name for part in self.parts if part.release == "exact")
 
     @property
@@ -124,7 +124,7 @@ class Contribution(Settings, section="dp"):
         return sum(part.size for part in self.noised)
 
     def join(self, values: Mapping[str, FloatArray]) -> FloatArray:
-        """Lay the noised parts end to end, scaled.
+        """Concatenate the noised parts, scaled.
 
         Args:
             values: for each noised part an array with ``size`` values (of any shape).

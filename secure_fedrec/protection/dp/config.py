@@ -38,12 +38,12 @@ class ClipConfig(Settings, section="protection"):
 
 
 class SkellamLayerConfig(Settings, section="protection"):
-    """Settings of the layer "skellam"; give either the noise or the budget it is found from.
+    """Settings of the layer "skellam"; give the noise, or the budget that determines it.
 
     Args:
         noise_multiplier: standard deviation of the noise that counts over the clip.
-        epsilon: budget against the server over all rounds of the run, which the noise is found
-            from.
+        epsilon: budget against the server over all rounds of the run, from which the noise is
+            computed.
         delta: probability with which the budget may be exceeded.
         fraction_bits: binary digits kept of a contribution after the point.
         corrupt: clients whose noise does not count, because they may work with the server; by

@@ -5,8 +5,8 @@ other layer; it is what Fednoise does with Laplace or Gaussian noise on the grad
 Central noise protects a client from those who get only the released sum; the server, which adds it,
 is trusted.
 
-Papers write ``gradient + noise`` in real numbers. In floating point that form has holes: which
-doubles a sum can take depends on the secret, so single outputs rule inputs out (Mironov, "On
+Papers write ``gradient + noise`` in real numbers. In floating point that is unsafe: the doubles
+that a sum can take depend on the secret, so single outputs exclude inputs (Mironov, "On
 significance of the least significant bits for differential privacy", 2012). Here the noise is
 integer, known in distribution to about 2^-126, and it is added to the encoded integers before
 anything leaves.
@@ -57,8 +57,8 @@ class DirectNoiseConfig(Settings, section="dp"):
 
     Raises:
         ConfigError: a field is out of range, or the noise needs too long a table.
-        SumBudgetError: a sum of ``cohort`` uploads at their largest would leave the ring. Nothing
-            is left to chance here: both clip and noise table have a largest value.
+        SumBudgetError: a sum of ``cohort`` uploads at their largest would leave the ring. This
+            is checked exactly: both clip and noise table have a largest value.
     """
 
     encoding: BoundedEncoding
@@ -212,7 +212,7 @@ class LocalNoise(_PlacedNoise):
 
 
 class CentralNoise(_PlacedNoise):
-    """Clients send encoded contributions; the trusted server noises their sum.
+    """Clients send encoded contributions; the trusted server adds noise to their sum.
 
     Args:
         config: settings with ``place = "central"``.
@@ -224,7 +224,7 @@ class CentralNoise(_PlacedNoise):
     place = "central"
 
     def encode(self, values: Mapping[str, FloatArray]) -> RingArray:
-        """The client's part: clip and round; the words are not hidden from their receiver.
+        """The client's part: clip and round; the words are not hidden from the server.
 
         Raises:
             EncodingError: the contribution is malformed, NaN or infinite.

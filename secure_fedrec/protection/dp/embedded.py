@@ -1,10 +1,10 @@
 """Masked sums with Skellam noise inside: user-level differential privacy against the server.
 
 A client's whole contribution, rows and counts together, is clipped, rotated, rounded and noised in
-the ring before it is masked (``dp.skellam``). The server opens the sum alone, takes the rotation
-off, and has unbiased estimates of the sums and of the counts. An item's denominator is its
-estimated count, but never below a public floor: for an item that hardly any client rated, noise
-over a small number is a large step.
+the ring before it is masked (``dp.skellam``). The server opens only the sum, reverts the rotation,
+and has unbiased estimates of the sums and of the counts. An item's denominator is its estimated
+count, but never below a public floor: for an item with few ratings, noise divided by a small number
+would be a large step.
 
 Noise comes from the operating system's generator in every execution, so two runs of the same
 configuration differ in it.

@@ -1,4 +1,4 @@
-"""From a client's arrays to integers of certain norm: join, clip, rotate, scale, round."""
+"""Converts a client's arrays to integers of bounded norm: join, clip, rotate, scale, round."""
 
 import math
 from collections.abc import Mapping

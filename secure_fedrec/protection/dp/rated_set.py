@@ -1,4 +1,4 @@
-"""Randomized response on the rated set: its settings, stated in epsilon.
+"""Randomized response on the rated set: converts between its settings and epsilon.
 
 The mechanism itself is the two-stage cloak of ``cloaks.randomized_response``: a permanent answer
 per item, and from it an instantaneous report per round. This module says what a configuration costs
@@ -69,7 +69,7 @@ def report_epsilon(config: RandomizedResponseConfig) -> float:
 
 
 def response_for_epsilon(epsilon: float) -> RandomizedResponseConfig:
-    """The memoised response of Warner (1965): one answer, right with odds e^epsilon, for ever.
+    """The memoised response of Warner (1965): one permanent answer, right with odds e^epsilon.
 
     Args:
         epsilon: cost of one bit over all rounds, positive.

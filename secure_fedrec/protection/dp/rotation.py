@@ -1,13 +1,13 @@
-"""A public random rotation: spreads a vector over its coordinates, so that none stands out.
+"""A public random rotation: spreads a vector evenly over its coordinates.
 
-The rotation is orthonormal, linear and public: it does not protect anything. It is there so that a
-coordinate of a sum of n vectors of norm c is about n c / sqrt(d) and not n c, which is what lets a
-small ring hold the sum (Kairouz, Liu and Steinke, "The distributed discrete Gaussian mechanism for
-federated learning with secure aggregation", 2021; Suresh et al. 2017).
+The rotation is orthonormal, linear and public: it does not protect anything. It makes a coordinate
+of a sum of n vectors of norm c about n c / sqrt(d) instead of n c, so that a small ring can hold
+the sum (Kairouz, Liu and Steinke, "The distributed discrete Gaussian mechanism for federated
+learning with secure aggregation", 2021; Suresh et al. 2017).
 
 A Walsh-Hadamard transform needs a power of two. Padding would nearly double the upload in the worst
 case, so a window of W coordinates, W the largest power of two that is at most d, is moved instead:
-first over the beginning, then over the end of the vector, each with signs of its own. Two windows
+first over the beginning, then over the end of the vector, each with its own signs. Two windows
 cover all coordinates because 2 W > d, and no coordinate is added.
 """
 

@@ -1,4 +1,4 @@
-"""Rounding reals to integers without bias, and with norms that are certain.
+"""Rounds reals to integers without bias, with a guaranteed bound on the norm.
 
 Each coordinate is rounded up with the probability of its fractional part, so the result is right on
 average; the norm can grow, so the draw is repeated until it is within a bound that a single draw
@@ -8,7 +8,7 @@ section 4). The bound is checked on the integers: the sensitivity that an accoun
 whatever the floating-point steps before it did.
 
 Conditioning moves the mean by at most ``2 rejection (r + sqrt(d))`` in norm, r being the norm
-before rounding. At the default, 2^-40, next to nothing is ever repeated: the mean is right to 2^-39
+before rounding. At the default, 2^-40, draws are hardly ever repeated: the mean is right to 2^-39
 of the norm, and the time taken does not tell whether a vector was near the bound.
 """
 
@@ -31,7 +31,7 @@ _MOST_ATTEMPTS = 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NormBound:
-    """What a rounded vector is held to, and the sensitivities that follow (zero-out).
+    """The bound on a rounded vector, and the sensitivities that follow from it (zero-out).
 
     Args:
         order: the norm that is checked: 2, or 1.
@@ -94,7 +94,7 @@ def norm_bound(norm: float, size: int, *, rejection: float, order: Literal[1, 2]
 
 
 def round_within(values: FloatArray, bound: NormBound) -> IntArray:
-    """Round to integers, again and again until the bound holds.
+    """Round to integers, repeatedly until the bound holds.
 
     Args:
         values: float64[bound.size], of norm at most ``MOST_NORM``.

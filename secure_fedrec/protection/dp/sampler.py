@@ -1,6 +1,6 @@
 """Drawing from a noise table: AES-256 in counter mode under a fresh key of the operating system.
 
-Each call draws its own key. No state lives between calls, so two processes forked from one cannot
+Each call draws its own key. No state is kept between calls, so two processes forked from one cannot
 draw the same noise, and the draws of different calls are independent.
 
 The number of steps of a draw depends on its magnitude (a few steps of bisection in the tails), and
@@ -22,7 +22,7 @@ _MOST_TIES = 64
 
 
 def secret_words(count: int) -> WordArray:
-    """uint64[count], uniform: AES-256-CTR under a key that the operating system drew just now."""
+    """uint64[count], uniform: AES-256-CTR under a fresh key of the operating system."""
     out = np.empty(count, dtype="<u8")
     Keystream(secrets.token_bytes(32)).fill(out.data)
     return out
@@ -47,7 +47,7 @@ def draw_noise(table: NoiseTable, count: int) -> IntArray:
 
 
 def look_up(table: NoiseTable, words: WordArray, draws: IntArray) -> None:
-    """The draws that given words stand for; ties are decided by 64 more secret bits each."""
+    """The draws for given words; ties are decided by 64 further secret bits each."""
     shift = 64 - len(table.guide).bit_length()
     ties = np.empty(_MOST_TIES, dtype=np.int64)
     found = invert(words, table.high, table.guide, shift, draws, ties)

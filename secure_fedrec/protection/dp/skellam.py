@@ -1,4 +1,4 @@
-"""Distributed Skellam noise inside the ring: clients add shares, the sum carries the whole.
+"""Distributed Skellam noise inside the ring: clients add shares, and the sum has the whole noise.
 
 Each client adds Skellam noise of variance target / (min_survivors - corrupt) to its encoded vector.
 The Skellam family is closed under addition, so the honest survivors' noise is exactly Skellam with
@@ -6,7 +6,7 @@ at least the target variance, whichever clients drop out, as long as the survivo
 colluding clients know of their own shares is not counted. Who takes part changes the variance, and
 with it the energy of the sum: no sampling of the cohort amplifies this noise. The server sees the
 vector only inside a sum if a masking layer (or additive sharing, or packed ciphertexts) hides the
-uploads: this module gives and takes ring words and leaves that to it.
+uploads: this module only converts to and from ring words.
 
 Sources: Agarwal, Kairouz and Liu, "The Skellam mechanism for differentially private federated
 learning" (2021); Valovich and Alda, "Computational differential privacy from lattice-based
@@ -110,9 +110,9 @@ class SkellamConfig(Settings, section="dp"):
     def wrap_probability(self) -> float:
         """Bound on the probability that any coordinate of a round's sum leaves the ring.
 
-        The contributions take either their certain share (clients times the largest coordinate) or,
-        outside a set of rotations of probability 2^-41, the share by Hoeffding's inequality over
-        the random signs plus one unit per client for rounding; Chernoff's bound gives what the
+        The contributions take either their guaranteed bound (clients times the largest coordinate)
+        or, outside a set of rotations of probability 2^-41, the share by Hoeffding's inequality
+        over the random signs plus one unit per client for rounding; Chernoff's bound gives what the
         noise does with the rest. Contributions are within their norm: a client that breaks the
         protocol can spoil a sum anyway.
         """
@@ -191,7 +191,8 @@ def skellam_events(
 ) -> tuple[Event, ...]:
     """Skellam noise on an encoded contribution, for planning: no table is built.
 
-    The noise's distance and the ring are those of ``SkellamConfig.events`` and are not in here.
+    The sampler's distance and the ring's wrap probability, as in ``SkellamConfig.events``, are not
+    included.
     """
     bound = encoding.bound
     variance = multiplier**2 * bound.l2_square
@@ -233,8 +234,8 @@ class SkellamClient(_Half):
 
         Raises:
             EncodingError: the contribution is malformed, NaN or infinite.
-            ProtocolError: called a second time. Two noisy copies of one contribution cost twice
-                what the round's event says.
+            ProtocolError: called a second time. May be called once: two noisy copies of one
+                contribution would cost twice the round's event.
         """
         if self._spent:
             raise ProtocolError("this round's contribution was given out already")

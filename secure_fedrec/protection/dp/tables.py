@@ -2,9 +2,9 @@
 
 A table holds thresholds T[0] < ... < T[K] = 2^127 for the magnitude: with U uniform below 2^127 the
 magnitude is the first m with U < T[m], and one more bit gives the sign, so the noise is symmetric
-exactly. The thresholds are floors of the true distribution function times 2^127. How far the
-drawn distribution is from the named one is therefore a number that can be added up
-(``NoiseTable.distance``): the tail that was cut plus one unit of 2^-127 per entry.
+exactly. The thresholds are floors of the true distribution function times 2^127. So the distance of
+the drawn distribution from the named one is known (``NoiseTable.distance``): the tail that was cut
+plus one unit of 2^-127 per entry.
 """
 
 import math
@@ -93,7 +93,7 @@ class NoiseTable:
 
 @lru_cache(maxsize=8)
 def noise_table(noise: Noise, parameter: float) -> NoiseTable:
-    """Build a table, or hand out the one built before.
+    """Build a table, or return the cached one.
 
     Args:
         noise: which distribution.

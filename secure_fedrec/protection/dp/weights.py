@@ -1,10 +1,10 @@
-"""Integer weights of four symmetric distributions on the integers, to better than 2^-150.
+"""Integer weights of four symmetric distributions on the integers, with errors below 2^-150.
 
 Each function returns ``w[0], w[1], ..., w[M]``, plain integers proportional to the probabilities of
 the magnitudes' representatives: P[X = k] = P[X = -k] = w[k] / (w[0] + 2 (w[1] + ... + w[M])). The
 last place M lies so far out that the mass beyond it is below ``2^-TRUNCATION_BITS`` times a few.
-Nothing here is a float after the parameter has been read as the exact rational that it is, so the
-tables built from these weights depend on no library's rounding.
+The parameter is read as an exact rational, and no floats are used afterwards, so the tables do not
+depend on a library's rounding.
 
 Sources: Skellam, "The frequency distribution of the difference between two Poisson variates" (1946)
 with Miller's backward recurrence for the modified Bessel functions (Olver 1964; Gautschi 1967);
@@ -41,8 +41,8 @@ def skellam_weights(variance: float) -> list[int]:
     """Weights proportional to I_k(variance): P[X = k] = exp(-v) I_k(v).
 
     I_{k-1} = I_{k+1} + (2k / v) I_k is run downwards from two starting values. Every term is
-    positive, so rounding errors add and never cancel; the part that a wrong start brings in falls
-    off with the square of the probability. The weights normalise themselves, because
+    positive, so rounding errors add and never cancel; the effect of the wrong starting values
+    decreases with the square of the probability. The weights normalise themselves, because
     I_0 + 2 (I_1 + I_2 + ...) = exp(v).
     """
     value = Fraction(variance)

@@ -27,7 +27,7 @@ class PlainKind(IntEnum):
 
 
 def messages_of(at: Standing) -> SignedMessages:
-    """All messages of an attempt, and what they are bound to."""
+    """All messages of an attempt, with the context to which they are bound."""
     context = sha256(_DOMAIN + at.series + at.roster.hash + at.statement.digest).digest()
     return SignedMessages(Family.PLAIN, PlainKind, at.roster, at.serial, context)
 
