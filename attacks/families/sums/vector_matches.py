@@ -121,8 +121,8 @@ def fitting_subsets(
         return np.zeros((0, raters), dtype=np.int64)
     base = np.repeat(np.arange(len(right)), sizes)
     place = order[np.arange(len(base)) - np.repeat(np.cumsum(sizes) - sizes, sizes) + first[base]]
-    # Compared along a second direction first, which drops nearly all candidates. Its tolerance is at
-    # least each candidate's bound in the check below.
+    # Compared along a second direction first, which drops nearly all candidates; its tolerance is
+    # at least that of the check below.
     other = columns.values @ line[::-1]
     off = float(target @ line[::-1]) - other[left.T].sum(axis=0)[place]
     errors = columns.errors[left.T].sum(axis=0)[place] + columns.errors[right.T].sum(axis=0)[base]
