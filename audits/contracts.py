@@ -24,7 +24,7 @@ def require_system(system: Any) -> None:
     """Check what a system states: its data sets, attacks and claims.
 
     Raises:
-        AssertionError: what is missing, or unknown.
+        AssertionError: names what is missing or unknown.
     """
     require(isinstance(system, System), "is not a System")
     require(
@@ -67,7 +67,7 @@ def require_data(kind: Any, of: str = "") -> None:
         of: put before the message.
 
     Raises:
-        AssertionError: what is missing, or unknown.
+        AssertionError: names what is missing or unknown.
     """
     require(isinstance(kind, DataKind), f"{of}is not a DataKind")
     for name, key in (("settings", "name"), ("algorithm", "rounds")):

@@ -4,12 +4,12 @@ A stream is a keyed pseudo-random function: AES-256 applied to the block (lane, 
 draw is therefore a function of (seed, stream name, round, lane, index) alone. It does not depend on
 which other clients share a batch, on the order of calls, or on how much another stream consumed; so
 a batch of thousands of clients draws exactly what each would have drawn by itself, a resumed run
-draws what the killed one would have, and a change of rho moves no cohort.
+draws what the killed one would have, and a change of rho does not change cohorts.
 
 What a client draws for itself (its first private tables, negatives, the order of its batches,
 virtual items) would be known to every party that knows the seed. So a client of a deployment draws
-it under a secret of its own (``Streams.of_clients``), and the seed gives the draws that are equal
-on all hosts.
+it under a secret of its own (``Streams.of_clients``), and draws that are equal on all hosts come
+from the seed.
 
 Seeded streams alone make *simulations* reproducible. The embedded engine draws what a deployment's
 clients do if it is handed their secrets.
@@ -73,7 +73,7 @@ class Stream:
         return self._evaluate(blocks).reshape(len(lanes), 2 * blocks_each)[:, :width]
 
     def words(self, round_: int, lanes: IntArray, counts: IntArray, starts: IntArray) -> WordArray:
-        """Runs of consecutive words, one run per lane, laid end to end.
+        """Concatenated runs of consecutive words, one run per lane.
 
         Args:
             round_: round number.
@@ -155,8 +155,8 @@ class Streams:
 
     Args:
         root: 32 bytes.
-        secrets: 32 bytes of each client's own, by number; None where clients have none, and the
-            root gives what they draw.
+        secrets: 32 bytes of each client's own, by number; None if clients have none and draw from
+            the root.
     """
 
     __slots__ = ("_root", "_secrets")
@@ -225,14 +225,14 @@ class Streams:
         return ClientStream({client: self.of(client).stream(name) for client in self._secrets})
 
     def bound_to(self, secret: bytes) -> "Streams":
-        """The family under this key *and* a secret: no seed alone gives its draws."""
+        """The family under this key *and* a secret: the seed alone does not determine its draws."""
         info = b"secure-fedrec|v1|bound streams"
         return Streams(
             HKDF(algorithm=SHA256(), length=32, salt=secret, info=info).derive(self._root)
         )
 
     def stream(self, name: str) -> Stream:
-        """The stream of that name, alike on all hosts; different names are independent."""
+        """The stream of that name, equal on all hosts; different names are independent."""
         info = b"secure-fedrec|v1|stream|" + name.encode()
         key = HKDF(algorithm=SHA256(), length=32, salt=None, info=info).derive(self._root)
         return Stream(name, key)

@@ -1,4 +1,4 @@
-"""Traits: what is public about uploads and sums, whatever layers and algorithm made them.
+"""Traits: public facts about uploads and sums, independent of layers and algorithm.
 
 Every layer states how it changes them, every algorithm what its rows are, and both travel in the
 public knowledge of a transcript. Attacks reason from traits alone: the name of a layer tells them
@@ -43,17 +43,17 @@ class Traits:
     Args:
         virtual_rows: whether clients send rows of items that they have not rated: "none", "summed"
             with the others, or "taken-out" of the sum again.
-        reports: whether a client sends "all" of its rows each time, or "some" as its coins fall.
+        reports: whether a client sends "all" of its rows each time, or "some", at random.
         uploads: what their receivers read: "rows", "shares" (row numbers, and words that are
             uniform except for a holder of all shares) or "dense" (the same public row numbers from
             all clients, and hidden words).
-        senders: whether receivers know whose a message is, "named" or "anonymous".
+        senders: whether receivers know the sender of a message, "named" or "anonymous".
         noise: whether any is "added" to sums and counts, or "none".
         denoising: what denoisers send the server: "none", sums over "groups" of clients less their
             own rows, or additive "shares" of one sum over all clients.
         denoisers: client number of each denoiser.
         ratio: virtual rows per rated item, rounded down and capped by the unrated items; None, if
-            rows have been added, where their number follows no rule.
+            rows were added without such a rule.
 
     Raises:
         ConfigError: a value that no trait has.

@@ -2,7 +2,7 @@
 
 One block holds a whole batch of parties (a device sends a batch of one). A block declares how it
 may be combined: rows are summed, vectors of a set are collected without order or owner. Blocks are
-made of plain arrays only: private state, which lives in a ``Vault``, has no way into one.
+made of plain arrays only: private state is in a ``Vault`` and cannot be part of one.
 """
 
 import math
@@ -20,7 +20,7 @@ from secure_fedrec.fixedpoint import FixedPoint
 
 
 class Combine(Enum):
-    """How the values of several parties may meet."""
+    """How values of several parties may be combined."""
 
     SUM = "sum"
     """Added up, position by position."""
@@ -93,7 +93,7 @@ class RowBlock(_Segmented):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SetBlock(_Segmented):
-    """Unordered vectors of several parties: only which vectors there are is meant to be known.
+    """Unordered vectors of several parties: only the set of vectors is meant to be known.
 
     Args:
         indptr: int64[B + 1]; party b gives vectors ``indptr[b]:indptr[b + 1]``.
@@ -119,7 +119,7 @@ class SetBlock(_Segmented):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class DenseBlock:
-    """One public table, the same for every receiver, and what is broadcast beside it.
+    """One public table, the same for every receiver, and further broadcast arrays.
 
     Args:
         values: float64[...]; None where a recording holds only the shape.
@@ -212,7 +212,7 @@ Block: TypeAlias = RowBlock | SetBlock | DenseBlock
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Upload:
-    """What an algorithm gives out for a batch of clients, still at the clients.
+    """An algorithm's uploads for a batch of clients, still at the clients.
 
     Args:
         clients: int64[B].
@@ -251,16 +251,16 @@ class Upload:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Aggregate:
-    """What a protection hands to the server after a round.
+    """A protection's result for the server after a round.
 
     Args:
         ring: [m, d] ring words, the exact sum of the rows that count.
         counts: int64[m], how many ratings stand behind each row.
         codec: decodes ``ring``.
         bags: by name, the decoded vectors of all clients: float64[N, d], ascending by their first
-            value, then their second, and so on, so that no order and no owner is left.
+            value, then their second, and so on, so that neither order nor owners are shown.
         noise: standard deviation of the noise in each value of the sum, public; 0 if it is exact.
-        layout: which block lies where in the table; None where there is one of rows.
+        layout: the places of blocks in the table; None if there is one block of rows.
     """
 
     ring: RingArray

@@ -1,9 +1,8 @@
-"""Where private state stays: examples and user vectors never leave a vault as an object.
+"""Storage of private state: examples and user vectors never leave a vault as an object.
 
-An algorithm computes *with* a vault on the client. What it gives out is a block of plain arrays it
-built on purpose; a vault itself cannot become one. It has no buffer, no length, no iteration, no
-copy and no pickle, its repr shows names and shapes only, and no block or message has a field of its
-type.
+An algorithm computes *with* a vault on the client. It outputs blocks of plain arrays that it
+builds; a vault cannot be part of one. It has no buffer, no length, no iteration, no copy and no
+pickle, its repr shows names and shapes only, and no block or message has a field of its type.
 """
 
 from collections.abc import Mapping
@@ -47,19 +46,18 @@ class Rated:
 class Vault:
     """Private state of named clients in columns: of one client, or of all clients of a simulation.
 
-    A client has the same number alone as among thousands, and everything is asked for by it. A
-    federation on ratings is made by calling the class; one on examples of any other kind by
-    ``of_examples``.
+    A client has the same number in every vault, and all methods use this number. For a federation
+    on ratings, call the class; one on examples of any other kind by ``of_examples``.
 
     Args:
         indptr: int64[n + 1].
         items: int32[N], rated items, ascending within a client.
         ratings: float64[N].
-        clients: int64[n], whose state it is, ascending; None for all there are, 0 to n - 1.
+        clients: int64[n], owners of the state, ascending; None for all, 0 to n - 1.
 
     Attributes:
         clients: int64[n].
-        named: whether the clients were named; else it holds all there are.
+        named: whether the clients were named; else it holds all of them.
 
     Raises:
         ValueError: the clients' numbers do not ascend, or there are more or fewer than segments.
@@ -143,9 +141,9 @@ class Vault:
         return Vault.of_examples(ends, columns, clients)
 
     def secret(self) -> bytes:
-        """32 bytes that follow from the examples of all clients, and only from all of them.
+        """32 bytes that depend on the examples of all clients.
 
-        As private as the examples: for keying what must not follow from public settings.
+        As private as the examples: a key for values that must not follow from public settings.
         """
         digest = sha256(np.ascontiguousarray(self._indptr).tobytes())
         for name in sorted(self._columns):
@@ -272,15 +270,15 @@ class Vault:
                 self._state[name][...] = values
 
     def begin(self, limit: int) -> None:
-        """Keep what is overwritten from now on, so that it can be put back.
+        """Keep values that are overwritten from now on, so that they can be restored.
 
         Args:
-            limit: bytes of it to hold in memory; the rest goes to a file (``core.spill``).
+            limit: bytes of them to hold in memory; the rest goes to a file (``core.spill``).
         """
         self._undo = _Undo(limit)
 
     def end(self, *, undo: bool) -> None:
-        """Forget what has been overwritten since ``begin``, or first put it back.
+        """Forget the values overwritten since ``begin``, or restore them first.
 
         Raises:
             OSError: it could not be read back.
@@ -295,7 +293,7 @@ class Vault:
         self._state[name][where] = values
 
     def _places(self, clients: IntArray) -> IntArray:
-        """Where in every column the state of some clients is.
+        """Positions of some clients' state in every column.
 
         Raises:
             ValueError: the vault does not hold the state of one of them.
@@ -354,7 +352,7 @@ class Vault:
 
 
 class _Undo:
-    """What was overwritten, in order."""
+    """Overwritten values, in order."""
 
     def __init__(self, limit: int) -> None:
         self._spill = Spill(limit)

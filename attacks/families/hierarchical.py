@@ -99,7 +99,8 @@ class Drafts(OneRound, SuiteAttack):
     Game: Given the drafts of one round, tell vectors of single members, and which client holds a
         member.
     Adversary: Honest-but-curious server.
-    Needs: Payload of the bags of one round; the sender of each message, to place members.
+    Needs: The bags' payload of one round, and the sender of each message, to assign members to
+        clients.
     Statistic: Every draft, unchanged: the centre of a cluster of one member is that member's
         vector. A member belongs to the client that sent the draft closest to its vector.
     Reference: HPFL (Wu et al. 2021), section 4.2, whose argument is that drafts are centres.

@@ -102,7 +102,7 @@ def setting(report: Report, key: str) -> Any:
 
 
 def _layers(report: Report, section: str) -> list[str]:
-    """Names of the layers of a section, of plug-ins their own."""
+    """Names of the layers of a section; for plug-ins, their own names."""
     tables = setting(report, section)
     found = tables if isinstance(tables, list) else []
     own = {each["object"]: each["name"] for each in report["manifest"].get("plugins", ())}

@@ -1,4 +1,4 @@
-"""Where layers of hidden sums were to be imported from; each is at home in its own folder."""
+"""Former import path of layers of hidden sums; each layer has its own folder now."""
 
 from secure_fedrec.protection.dp.config import (
     DP_KEYS,

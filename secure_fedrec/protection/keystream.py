@@ -8,9 +8,9 @@ millisecond; threads that begin at once may each do so.
 
 Under a nonce of zeros GCM encrypts by counter mode from block 2 on (NIST SP 800-38D, sections 7.1
 and 6.5). So blocks 0 and 1 come from AES itself and all others are GCM's ciphertext of zeros; its
-tag, which would say nothing new, is never made. GCM ends after 2^32 - 2 blocks, so every keystream
-does. Blocks 0 and 1 are GCM's own secrets under the same key, so a key of a keystream must never
-serve GCM beside.
+tag is not needed and never made. GCM ends after 2^32 - 2 blocks, so every keystream does. Blocks 0
+and 1 are GCM's own secrets under the same key, so a keystream's key must never also be used for
+GCM.
 
 A mask is the keystream of a key, added to or taken off a vector of ring words (``MaskExpander``). A
 key serves one vector of one round, so the counter starts at zero. Words are drawn at the full width
@@ -170,7 +170,7 @@ class MaskExpander:
         by_four: Callable[..., None],
         by_one: np.ufunc,
     ) -> None:
-        """Put the next words of every stream on a piece, four streams in one pass over it."""
+        """Add the next words of every stream to a piece, four streams in one pass over it."""
         rows = [buffer[: piece.nbytes].view(f"<u{piece.itemsize}") for buffer in self._buffers]
         buffers = [buffer.data[: piece.nbytes] for buffer in self._buffers]
         whole = len(streams) - len(streams) % _AT_ONCE

@@ -1,10 +1,10 @@
 """Which layers stack, and what each stack hides from which parties.
 
-Nothing is listed here but the layers that are shipped. Which layers stack follows from their roles
-and from what each requires and excludes; the claim of a stack follows from the records of its
-layers. One table is for the rows that are summed, one for the vectors that are collected in bags;
-both are shared by the configuration reader, SECURITY.md and the tests. A layer that is added to
-``RECORDS`` is in all that follows from it.
+Only the shipped layers are listed here. Which layers stack follows from their roles and from what
+each requires and excludes; the claim of a stack follows from the records of its layers. One table
+is for the rows that are summed, one for the vectors that are collected in bags; both are shared by
+the configuration reader, SECURITY.md and the tests. A layer that is added to ``RECORDS`` is in all
+that follows from it.
 """
 
 from collections.abc import Mapping
@@ -99,7 +99,7 @@ def claims_about(subject: Subject, bare: Claim) -> Claims:
         bare: the claim of no layer.
 
     Returns:
-        Claims of the stacks of which every layer can hide any rows; with noise, if it bears that.
+        Claims of stacks whose layers can all hide any rows; with noise if the algorithm can use it.
     """
     return Derived(lambda: _claims_about(subject, bare), RECORDS)
 

@@ -82,7 +82,7 @@ def build_stack(
 def _require_settings(
     layers: Mapping[str, Any], records: Mapping[str, Layer], section: str
 ) -> None:
-    """Refuse a layer under settings that another reads: it would be built of their defaults."""
+    """Refuse a layer under another's settings: it would be built with defaults."""
     for name, given in layers.items():
         kind = records[name].settings
         if not isinstance(given, kind):
@@ -95,7 +95,7 @@ def _built(record: Layer, place: Place) -> Any:
 
 
 def _with_bags(sums: Hosting, bags: LayeredBags | None) -> Hosting:
-    """Halves of sums, and of what is given to bags beside them."""
+    """Halves of sums, and of the bags besides them."""
     return sums if bags is None or bags.mixes is None else mixed_hosting(bags.mixes, sums)
 
 

@@ -1,4 +1,4 @@
-"""Where the cloak was documented to be imported from; it is at home in ``cloaks``."""
+"""Former documented import path of the cloak, which is in ``cloaks`` now."""
 
 from secure_fedrec.protection.cloaks.virtual_ratings import (
     VirtualRatings,

@@ -1,9 +1,9 @@
 """Recordings of federations that this package did not run: written down, checked, read back.
 
-Reading order: ``shared_arrays`` (what of a model is exchanged, and where it lies), ``recorder``
+Reading order: ``shared_arrays`` (the exchanged arrays of a model and their places), ``recorder``
 (who sent what to whom), ``recording`` (the result, in memory or in files), ``truth_file`` (what
-claims are scored against, in a file of its own), ``own_files`` and ``public_facts`` (what files may
-be, and what everybody may know), ``validation`` (whether files are a recording), ``parquet_form``
+claims are scored against, in a file of its own), ``own_files`` and ``public_facts`` (checks of
+files and of public knowledge), ``validation`` (whether files are a recording), ``parquet_form``
 (the same as tables).
 """
 

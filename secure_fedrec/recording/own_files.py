@@ -1,4 +1,4 @@
-"""Checks that files and folders are regular: no link is followed, no pipe is waited for."""
+"""Checks that files and folders are regular: links are not followed, pipes not opened."""
 
 import stat
 from pathlib import Path
@@ -7,7 +7,7 @@ from secure_fedrec.errors import TranscriptError
 
 
 def require_file(path: Path) -> None:
-    """Refuse what is not a file of its own, before it is opened: opening a pipe may never return.
+    """Refuse what is not a regular file before it is opened: opening a pipe may never return.
 
     Raises:
         TranscriptError: it is a link, a folder, a pipe or a device, or it does not exist.
@@ -17,7 +17,7 @@ def require_file(path: Path) -> None:
 
 
 def require_folder(path: Path) -> None:
-    """Refuse what is not a folder of its own.
+    """Refuse what is not a folder, such as a link to one.
 
     Raises:
         TranscriptError: it is a link or a file, or it does not exist.

@@ -16,9 +16,9 @@ The Parquet form of a transcript of version 1 is a folder with
                                             dtype and shape of each, in the order of numbers
 
 The columns mean what those of the transcript mean, and none has empty places. Files are written
-without compression and without dictionaries, and nothing is read that says it is larger than its
-file: so what a folder takes in memory is bounded by its size. What a file holds is checked as a
-transcript (``validation``), once it is one again.
+without compression and without dictionaries, and data whose stated size exceeds its file is
+refused: so the memory for a folder is bounded by its size. The content is checked as a transcript
+(``validation``) after conversion.
 """
 
 import json
@@ -232,7 +232,7 @@ def _write(path: Path, columns: Columns, said: Mapping[bytes, bytes] | None = No
 
 
 def _read(path: Path) -> tuple[dict[str, npt.NDArray[Any]], Mapping[bytes, bytes]]:
-    """Columns of a file, by name, and what its schema says beside.
+    """Columns of a file, by name, and further facts of its schema.
 
     Raises:
         TranscriptError: it is damaged, a column may have empty places or is of another type, or

@@ -16,7 +16,7 @@ from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.traits import TRAITS
 
 FREE = 2**20
-"""Clients, items and rows of a table that a recording may state however small it is."""
+"""Clients, items and rows of a table that a recording of any size may state."""
 _MOST = 2**63 - 1
 _MOST_WIDE = 64
 """Values of a table, per row that a recording may have."""
@@ -74,7 +74,7 @@ def form_of(public: Mapping[str, Any], *, held: int) -> Form:
 
 
 def require_counts(counts: IntArray, form: Form) -> None:
-    """Refuse counts of a sum that cannot be: without noise they are numbers of clients.
+    """Refuse impossible counts of a sum: without noise they are numbers of clients.
 
     Raises:
         MisfitError: noise is stated to be absent, but a count is below 0 or above the number of
@@ -86,7 +86,7 @@ def require_counts(counts: IntArray, form: Form) -> None:
 
 
 def _require_numbers(public: Mapping[str, Any]) -> None:
-    """Refuse numbers that no computation takes, wherever they stand."""
+    """Refuse numbers that cannot be computed with, at any depth."""
     waiting: list[tuple[str, Any]] = list(public.items())
     while waiting:
         name, value = waiting.pop()
@@ -102,7 +102,7 @@ def _require_numbers(public: Mapping[str, Any]) -> None:
 def _require(
     known: Mapping[str, Any], name: str, fits: Callable[[Any], bool], what: str, *, whose: str = ""
 ) -> None:
-    """Refuse a fact that is stated, and of another form."""
+    """Refuse a stated fact of the wrong form."""
     value = known.get(name)
     if value is not None and not fits(value):
         raise ValueError(f"{whose}{name} must be {what}")
@@ -135,7 +135,7 @@ def _words(told: Any) -> bool:
 
 
 def _is_place(value: Any) -> bool:
-    """Where private values enter a model."""
+    """The place where private values enter a model."""
     told = isinstance(value, dict) and {"first", "layer"} <= value.keys()
     return told and _is_whole(value["first"]) and isinstance(value["layer"], str)
 
@@ -155,7 +155,7 @@ def _is_segment(value: Any) -> bool:
 
 
 def _is_local(value: Any) -> bool:
-    """Settings of local training: numbers, words and yes or no, and what is left open."""
+    """Settings of local training: numbers, words and booleans; facts may be missing."""
     return isinstance(value, dict) and all(
         _is_number(value.get(name, 0)) for name in ("learning_rate", "momentum", "epochs")
     )

@@ -1,4 +1,4 @@
-"""Write down who sent what to whom in a federation that this package does not run.
+"""Record who sent what to whom in a federation that this package does not run.
 
     recorder = Recorder(
         n_clients=943,
@@ -72,7 +72,7 @@ class _Kind(NamedTuple):
 
 
 class _Message(NamedTuple):
-    """One message of the round that is written down."""
+    """One message of the recorded round."""
 
     sender: int
     receiver: int
@@ -82,7 +82,7 @@ class _Message(NamedTuple):
 
 
 class Recorder:
-    """Takes down the rounds of a federation, one message after the other.
+    """Records the rounds of a federation, message by message.
 
     Args:
         n_clients: clients of the federation; they have the numbers from 0.
@@ -209,7 +209,7 @@ class Recorder:
         self._open.setdefault(kind, []).append(found)
 
     def after(self, round_: int, values: Mapping[str, Any]) -> None:
-        """State the public arrays that a round led to, where no model of a next round does.
+        """State the public arrays after a round, if no next round's model states them.
 
         Raises:
             MisfitError: an array is missing, unknown or of another shape.
@@ -251,7 +251,7 @@ class Recorder:
 
     @contextmanager
     def round(self, round_: int, model: Mapping[str, Any]) -> Iterator["RecordedRound"]:
-        """Write down a round of a training loop.
+        """Record a round of a training loop.
 
         It stands around the aggregation:
 
@@ -385,7 +385,7 @@ class Recorder:
             raise MisfitError(f"data and algorithm are facts in JSON: {wrong}") from wrong
 
     def _require_model(self, round_: int, step: Step, values: Any) -> None:
-        """Refuse to take a change against the model of another round.
+        """Refuse a change that is relative to the model of another round.
 
         Raises:
             MisfitError: the model of the round is not recorded.
@@ -563,7 +563,7 @@ class Recorder:
 
 
 class RecordedRound:
-    """A round that is being written down; see ``Recorder.round``.
+    """A round that is being recorded; see ``Recorder.round``.
 
     Args:
         recorder: writes it.

@@ -1,4 +1,4 @@
-"""A recorded federation: what its parties saw, and apart from it what is true."""
+"""A recorded federation: what its parties saw and, separately, the truth."""
 
 import os
 from collections.abc import Mapping

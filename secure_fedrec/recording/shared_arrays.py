@@ -1,7 +1,7 @@
 """The arrays that clients and server exchange, as blocks of one table of ring words.
 
-One array may have a row per item; of it a client may send some rows alone. All others travel whole,
-one behind the other, as one vector of parameters.
+One array may have a row per item; of it a client may send some rows alone. All others are sent
+whole, concatenated, as one vector of parameters.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,7 +21,7 @@ from secure_fedrec.fixedpoint import FixedPoint
 ITEMS, PARAMETERS = "items", "parameters"
 _MOST_ROWS = 2**31
 _FLAT_WIDTH = 64
-"""Values of a row of the table where no array has a row per item."""
+"""Width of the table if no array has a row per item."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class Segment:
 
 
 def segments_of(shapes: Mapping[str, Sequence[int]]) -> tuple[Segment, ...]:
-    """Arrays one behind the other."""
+    """Concatenated arrays."""
     found, start = [], 0
     for name, shape in shapes.items():
         stop = start + prod(shape)
@@ -94,7 +94,7 @@ class SharedArrays:
         self.layout = BlockLayout(blocks, ring)
 
     def knowledge(self, private: Mapping[str, Sequence[int]]) -> dict[str, Any]:
-        """Public knowledge of the parameters, as attacks ask for it."""
+        """Public knowledge of the parameters, in the form that attacks read."""
         if PARAMETERS not in self.layout.places:
             return {}
         return {
@@ -234,7 +234,7 @@ class SharedArrays:
 
 
 def _require_shape(name: Any, shape: Any) -> None:
-    """Refuse what names no array of at least one value.
+    """Refuse names without an array of at least one value.
 
     Raises:
         MisfitError: this is it.

@@ -12,7 +12,7 @@ An npz file, version 1. Its columns:
     rounds.R.KIND.COLUMN        columns of round R: "private-NAME" has "values", float64[n, d];
                                 "own" has what clients put into hidden sums, ``wire.recording.OWN``
 
-All but the version may be absent; claims about what is absent are not judged. The file is written
+All but the version may be absent; claims about absent facts are not judged. The file is written
 without compression. All that it holds is of one number of clients, that of the transcript, and
 ``n_items`` is that of the transcript where it states one; it is at most 1,048,576 more than the
 bytes of the file. All values are finite.
@@ -139,7 +139,7 @@ def rating_columns(
 def _evenly(told: FloatArray) -> FloatArray:
     """The evenly spaced levels that hold all of some levels: float64[L], two or more.
 
-    One level alone is that of implicit feedback, and stands beside 0.
+    A single level is implicit feedback; 0 is added to it.
 
     Raises:
         MisfitError: there is no level, or they are multiples of no step.
@@ -225,7 +225,7 @@ def read_truth(path: Path) -> tuple[TruthColumns, BlockStore]:
 
 
 def require_secret(name: str, values: npt.NDArray[Any]) -> None:
-    """Refuse a secret that nothing can be scored against.
+    """Refuse a secret that claims cannot be scored against.
 
     Raises:
         MisfitError: it has no kind and name, no entries, or holds anything but finite numbers.

@@ -23,11 +23,11 @@ arrays in front of a round and after it (``table`` float64[rows, width], ``extra
 
 All numbers of ``public`` are finite and less than 2**63. A file's header alone does not cause an
 allocation: an array has the size that its header says, or the file is refused, and what a block of
-it takes in memory is no more than four times the file. What arrays are as large as, and nothing but
-a number says, is bounded by the files as well: ``n_clients``, ``n_items`` and the rows of
-``blocks`` are each at most 1,048,576 more than the bytes of all files of the folder, and the values
-of ``blocks`` at most 64 times as many. ``n_items`` is the size of the block of items, where there
-is one. All files are regular ones, and there are no links and no others.
+it takes in memory is no more than four times the file. Sizes of arrays that only a number states
+are bounded by the files as well: ``n_clients``, ``n_items`` and the rows of ``blocks`` are each at
+most 1,048,576 more than the bytes of all files of the folder, and the values of ``blocks`` at most
+64 times as many. ``n_items`` is the size of the block of items, where there is one. All files are
+regular ones, and there are no links and no others.
 """
 
 from collections.abc import Mapping

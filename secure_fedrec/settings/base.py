@@ -13,7 +13,7 @@ from secure_fedrec.settings.rules import Refused
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)
 class Settings:
-    """Base that makes of its subclasses frozen dataclasses of settings; see the package.
+    """Base class that makes its subclasses frozen dataclasses of settings; see the package.
 
     Args:
         section: of every subclass, path of the table that its keys belong to; "" for none. A
@@ -61,7 +61,7 @@ class Settings:
         self._agree()
 
     def _agree(self) -> None:
-        """Refuse fields that do not agree with each other; subclasses say which.
+        """Refuse fields that contradict each other; defined by subclasses.
 
         Raises:
             ConfigError: they do not.

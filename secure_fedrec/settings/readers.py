@@ -37,7 +37,7 @@ def reader(kind: Any) -> Reader:
 
 
 def _written_out(kind: Any) -> Any:
-    """What an alias of a ``type`` statement (PEP 695) stands for, as NumPy's ``NDArray`` may be."""
+    """The type behind an alias of a ``type`` statement (PEP 695), as NumPy's ``NDArray`` may be."""
     alias = get_origin(kind) or kind
     if not (hasattr(alias, "__value__") and hasattr(alias, "__type_params__")):
         return kind

@@ -1,4 +1,4 @@
-"""Rules that an annotation of a field adds to its type, and the types that go with one often."""
+"""Rules that an annotation of a field adds to its type, and types that are often used with one."""
 
 import math
 import re
@@ -66,7 +66,7 @@ class Within:
 
 
 def _shown(end: float) -> str:
-    """An end of an interval; far powers of two, and what lies one below, as such."""
+    """Text of an interval's end; large powers of two, and one less, as powers."""
     for power, less in ((end, ""), (end + 1, " - 1")):
         half, exponent = math.frexp(power)
         exact = half == 0.5 and power == 2.0 ** (exponent - 1)  # an integer may be near one only
@@ -80,8 +80,8 @@ class OneOf:
     """Known words, or other values.
 
     Args:
-        known: all of them; of a mapping, its keys. A collection that has more later, and can be
-            hashed all the same, is asked anew each time.
+        known: all of them; of a mapping, its keys. A hashable collection that may grow is read anew
+            each time.
         problem: what is wrong with any other, as a clause.
     """
 
@@ -145,7 +145,7 @@ class Filled:
     problem: str = "must not be empty"
 
     def check(self, value: Any) -> None:
-        """Refuse nothing at all, and blank text."""
+        """Refuse empty values and blank text."""
         if not (value.strip() if isinstance(value, str) else value):
             raise Refused(value, self.problem)
 

@@ -1,1 +1,1 @@
-"""Studies of the papers: what their tables report, trained with an engine or beside one."""
+"""Studies of the papers' tables, trained with an engine or without one."""

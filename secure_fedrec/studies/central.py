@@ -1,4 +1,4 @@
-"""NeuMF and LightGCN: what one party with everybody's data reaches, beside federated rivals.
+"""NeuMF and LightGCN: the quality of one party with all data, to compare with federated methods.
 
 NeuMF (He et al., WWW 2017) scores ``h . [p * q; mlp([p'; q'])]`` and learns by cross entropy with
 sampled negatives. LightGCN (He et al., SIGIR 2020) averages user and item vectors over the layers
@@ -35,12 +35,12 @@ class CentralConfig(Settings, section="central"):
     Args:
         model: "neumf" or "lightgcn".
         rank: d, length of every vector.
-        layers: of NeuMF's perceptron, each half as wide as the one before; or of the propagation.
+        layers: of NeuMF's perceptron, each half as wide as the one before, or of the propagation.
         epochs: passes over the positives.
         batch_size: examples of a step; of LightGCN pairs.
         negatives: items drawn per positive.
         learning_rate: of Adam.
-        weight_decay: pull of all parameters to 0.
+        weight_decay: decay of all parameters to 0.
         seed: of start, draws and order.
 
     Raises:
@@ -59,7 +59,7 @@ class CentralConfig(Settings, section="central"):
 
 
 class NeuMF(nn.Module):
-    """Generalised factorization beside a perceptron; see the module docstring."""
+    """Generalised factorization and a perceptron; see the module docstring."""
 
     def __init__(self, n_users: int, n_items: int, rank: int, layers: int) -> None:
         super().__init__()
@@ -163,7 +163,7 @@ def _model(case: RankingCase, config: CentralConfig) -> NeuMF | LightGCN:
 def _examples(
     case: RankingCase, config: CentralConfig, streams: Streams, epoch: int
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Users, items and labels: every positive, and its negatives behind it."""
+    """Users, items and labels: every positive, followed by its negatives."""
     clients = np.arange(case.n_clients)
     drawn = draw_negatives(
         case.rated,

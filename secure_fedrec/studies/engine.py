@@ -1,4 +1,4 @@
-"""The engine of a study: one process, most often with nothing that protects what clients upload."""
+"""The engine of a study: one process, mostly without protection of uploads."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -53,7 +53,7 @@ def engine_of(
         problem: what it learns from, and how it is measured.
         stack: of layers.
         streams: of all draws.
-        more: further arguments of ``LocalEngine``, or others in the place of these.
+        more: further arguments of ``LocalEngine``, which may replace these.
     """
     vault = problem.vault
     given = {

@@ -1,7 +1,7 @@
-"""Studies as files: a report as JSON, and arrays beside it in a file of the same stem.
+"""Studies as files: a report as JSON, and arrays in a file of the same stem.
 
-A report carries a digest of itself and of its arrays, so that what was damaged, edited or put
-together from two studies is not taken for one. It is no signature: who wants to can make another.
+A report carries a digest of itself and of its arrays, so that damaged, edited or mixed files are
+detected. It is not a signature: anyone can compute another.
 """
 
 import json
@@ -29,12 +29,12 @@ def arrays_beside(path: Path) -> Path:
 
 
 def require_files(*places: Path, written: bool = False) -> None:
-    """Refuse what is no file where a study has one: who opens a pipe waits for its other end.
+    """Refuse what is not a regular file where a study has one: opening a pipe may never return.
 
     Args:
         places: of files that are there or not yet.
-        written: they are to be; then it is also looked where ``replace_file`` writes before it
-            takes a place, and whether a link leads into a folder.
+        written: whether they will be written; then the temporary place of ``replace_file`` is
+            checked as well, and links into folders.
 
     Raises:
         DataError: a pipe, a folder, a device, or a link to itself or to nowhere is there.
@@ -64,7 +64,7 @@ def write_files(
 ) -> None:
     """Write a study; without arrays, one of an earlier study of this name is removed.
 
-    The report is written last and in one step: where it is, the study is complete.
+    The report is written last and in one step: if it exists, the study is complete.
 
     Raises:
         DataError: a file cannot be written.
@@ -87,11 +87,11 @@ def read_report(path: Path, version: int, *, paper: str) -> dict[str, Any]:
     Args:
         path: of the report.
         version: of the files; a report that names none is taken for it.
-        paper: what it is a study of, for the message.
+        paper: the studied paper, for the message.
 
     Raises:
         DataError: it is damaged, of another version, or not as it was written: it or its arrays.
-            One without digest and format is of a release that knew neither, and taken as it is.
+            A report without digest and format is of an older release, and accepted unchecked.
     """
     require_files(path, arrays_beside(path))
     with refused(path, "is not a study ({})", OSError, ValueError):
@@ -114,7 +114,7 @@ def _digests_of(report: Mapping[str, Any], arrays: str | None) -> dict[str, str 
 
 
 def _require_as_written(path: Path, report: Mapping[str, Any], stated: Any) -> None:
-    """Refuse a report, or arrays where they are there, that is not what was written."""
+    """Refuse a report, or its arrays if present, that has changed since it was written."""
     beside, arrays = arrays_beside(path), stated.get("arrays") if isinstance(stated, dict) else None
     same = stated == _digests_of(report, arrays)
     if not same or (beside.exists() and arrays != file_digest(beside)):

@@ -1,11 +1,10 @@
-"""Trainings of hours: a study that was killed goes on where it was, to the same bits.
+"""Long trainings: a study that was killed resumes where it was, with the same bits.
 
 Until a study is complete a checkpoint lies beside its report, with the suffix ``.checkpoint``: the
 engine's whole state and what was seen so far. The report carries all settings under ``study``, and
-a file of other settings is refused in place of being taken for what was asked for; so is one that
-was made of other data, as the fingerprint under ``data_fingerprint`` says (reports of an earlier
-release have none). A study is made by one process at a time: another that needs it makes something
-else meanwhile, or waits, and reads it.
+a file of other settings is refused; so is one that was made of other data, as the fingerprint under
+``data_fingerprint`` says (reports of an earlier release have none). A study is made by one process
+at a time: another process that needs it continues with something else, or waits and reads it.
 """
 
 import json
@@ -31,7 +30,7 @@ from secure_fedrec.settings import Settings
 from secure_fedrec.studies.files import arrays_beside, read_report, require_files, write_files
 
 FINGERPRINT: Final = "data_fingerprint"
-"""In a report, the data that it was made of."""
+"""Key of a report: the fingerprint of its data."""
 
 _SO_FAR: Final = "study-so-far"
 _KEPT: Final = "study-kept."
@@ -44,12 +43,12 @@ Outcome: TypeAlias = tuple[dict[str, Any], Mapping[str, npt.NDArray[Any]]]
 
 @dataclass(slots=True, kw_only=True)
 class Record:
-    """What was seen of a training so far.
+    """The record of a training so far.
 
     Args:
         rounds: JSON values of every round.
         kept: arrays of the rounds that may be reported.
-        seconds: spent on it, before interruptions too.
+        seconds: spent on it, including time before interruptions.
     """
 
     rounds: list[dict[str, Any]] = field(default_factory=list)
@@ -62,7 +61,7 @@ class BeingMadeError(DataError):
 
 
 See: TypeAlias = Callable[[RoundReport, Record], object]
-"""Writes down what a round was like."""
+"""Records a round."""
 
 
 def as_json(config: Any) -> dict[str, Any]:
@@ -77,7 +76,7 @@ def plain(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class StudySettings(Settings):
-    """Settings of a study that goes on where it was.
+    """Settings of a study that can be resumed.
 
     Attributes:
         paper: what it is a study of, for messages.
@@ -98,11 +97,11 @@ class StudySettings(Settings):
             data: what it learns from.
             path: of the report, beside which a checkpoint may lie.
             run_id: of the settings and the data.
-            more: nothing; with it, settings may name what is told.
-            told: what is called meanwhile, for a progress bar.
+            more: nothing; settings may name more arguments.
+            told: called meanwhile, for a progress bar.
 
         Returns:
-            What the report has beside settings and fingerprint, as JSON values; and its arrays.
+            The report's content besides settings and fingerprint, as JSON values; and its arrays.
         """
         raise NotImplementedError
 
@@ -115,7 +114,7 @@ def read_study(
     Args:
         path: of the report.
         config: what is studied.
-        data: fingerprint of what it has to be made of; None where that is not at hand.
+        data: fingerprint of the expected data; None if they are not available.
 
     Raises:
         DataError: it is damaged, of another version, of other settings or of other data.
@@ -160,7 +159,7 @@ def once(
     *,
     wait: bool = True,
 ) -> Made:
-    """The study at ``path``, or where there is none one made now, by no other process meanwhile.
+    """The study at ``path``; if missing, it is made now, under a lock.
 
     Args:
         path: of the report.
@@ -184,14 +183,14 @@ def once(
 def run_study(
     data: Any, config: StudySettings, path: Path, *, wait: bool = True, **told: Any
 ) -> dict[str, Any]:
-    """Run a study, or go on with it, or read it if it is complete.
+    """Run a study, resume it, or read it if it is complete.
 
     Args:
         data: the data of that name, with a ``fingerprint``.
         config: what is studied.
         path: of the report; arrays lie beside.
         wait: for another process that is making it.
-        told: what ``made`` of the settings calls meanwhile.
+        told: called by ``made`` of the settings meanwhile.
 
     Raises:
         BeingMadeError: another process is making it, and is not waited for.
@@ -214,7 +213,7 @@ def run_study(
 
 
 def being_made(path: Path) -> bool:
-    """Whether another process is making the study at ``path``; a look, and soon out of date."""
+    """Whether another process is making the study at ``path`` at this moment."""
     _, beside = _beside(path)
     try:
         descriptor = os.open(beside, os.O_RDONLY | os.O_NONBLOCK)
@@ -230,7 +229,7 @@ def being_made(path: Path) -> bool:
 
 
 def _tidy(path: Path) -> None:
-    """Take away what the maker of a study left that was killed at its very end; no other's."""
+    """Remove files that a maker left that was killed at its very end, of no other study."""
     _, beside = _beside(path)
     with suppress(OSError), os.fdopen(_opened(beside), "rb", buffering=0) as lock:
         lock_file(lock.fileno())
@@ -240,14 +239,14 @@ def _tidy(path: Path) -> None:
 
 
 def _opened(lock: Path) -> int:
-    """A lock, made where there is none; at once, whatever stands in its place."""
+    """A lock, made if missing; it does not wait on what is in its place."""
     # Writable, as network file systems grant an exclusive lock on no other.
     return os.open(lock, os.O_RDWR | os.O_CREAT | os.O_NONBLOCK, 0o666)
 
 
 @contextmanager
 def _alone(path: Path, *, wait: bool) -> Iterator[None]:
-    """Hold the lock of a study, in a file beside it that is there only meanwhile."""
+    """Hold the lock of a study, in a temporary file beside it."""
     _, beside = _beside(path)
     with _folder_made(path.parent) as make_folder:
         try:
@@ -279,7 +278,7 @@ def _alone(path: Path, *, wait: bool) -> Iterator[None]:
 
 @contextmanager
 def _folder_made(folder: Path) -> Iterator[Callable[[], None]]:
-    """Makes a folder, and those above it, when it is called; takes away what stays empty."""
+    """Makes a folder, and those above it, when it is called; removes those that stay empty."""
     ours: list[Path] = []
 
     def make() -> None:
@@ -295,7 +294,7 @@ def _folder_made(folder: Path) -> Iterator[Callable[[], None]]:
 
 
 def _beside(path: Path) -> tuple[Path, Path]:
-    """What lies beside a study while it is made: its checkpoint, its lock."""
+    """Files beside a study while it is made: its checkpoint and its lock."""
     return path.with_suffix(".checkpoint"), path.with_suffix(".lock")
 
 
@@ -323,8 +322,8 @@ def train(
     Args:
         engine: of a training that has not begun.
         path: of the report to be.
-        record: empty; gets what was seen, before a kill as well. Where training ends with an error
-            it holds what was seen until then.
+        record: empty; gets what was seen, before a kill as well. If training ends with an error, it
+            holds the rounds until then.
         run_id: of the settings and the data.
         see: called after every round.
         every: rounds from one checkpoint to the next.
@@ -360,7 +359,7 @@ def forget(path: Path) -> None:
 def keep(
     path: Path, state: Mapping[str, npt.NDArray[Any]], so_far: Mapping[str, Any], *, run_id: str
 ) -> None:
-    """Write a checkpoint: what training goes on from, and what was seen so far, as JSON values.
+    """Write a checkpoint: the state to resume from, and the record so far, as JSON values.
 
     Raises:
         DataError: it cannot be written.
@@ -372,12 +371,12 @@ def keep(
 
 
 def kept(path: Path, *, run_id: str, later: str | None = None) -> tuple[dict[str, Any], Any]:
-    """A checkpoint that there is, as ``keep`` was given it.
+    """An existing checkpoint, as ``keep`` received it.
 
     Args:
         path: of the checkpoint.
         run_id: as it was written with.
-        later: start of names whose arrays are read when they are asked for.
+        later: prefix of names whose arrays are read on demand.
 
     Raises:
         CheckpointError: it is of another training, or damaged.
@@ -387,7 +386,7 @@ def kept(path: Path, *, run_id: str, later: str | None = None) -> tuple[dict[str
 
 
 def _go_on(engine: LocalEngine, path: Path, run_id: str, record: Record) -> None:
-    """Put the engine where the checkpoint is, and into ``record`` what was seen before."""
+    """Restore the engine from the checkpoint, and ``record`` with the earlier rounds."""
     if not path.exists():
         return
     held, so_far = kept(path, run_id=run_id, later="vault.")

@@ -1,4 +1,4 @@
-"""Contracts as tests: what an algorithm, a layer or a half of a protocol must satisfy.
+"""Contracts as tests: requirements of an algorithm, a layer or a half of a protocol.
 
 Inherit a contract, say what to test, and pytest finds its tests::
 
@@ -9,8 +9,8 @@ Inherit a contract, say what to test, and pytest finds its tests::
         def problem(self):
             return rating_problem(self.algorithm(), ratings)
 
-``LayerContract`` takes a layer, ``PartyContract`` the halves of a protocol in the same way. What
-this package ships is tested by the same classes. Those of attacks are in ``attacks.testing``;
+``LayerContract`` takes a layer, ``PartyContract`` the halves of a protocol in the same way. The
+package's own parts are tested by the same classes. Those of attacks are in ``attacks.testing``;
 theorems for any federation, in ``secure_fedrec.properties``.
 """
 

@@ -26,7 +26,7 @@ _Parts = dict[tuple[str, int], bytes]
 
 
 def require_traits(algorithm: Algorithm) -> None:
-    """Traits of its rows, all of them, of known values.
+    """All traits of its rows, with known values.
 
     Raises:
         AssertionError: they are not stated, or unknown.
@@ -40,7 +40,7 @@ def require_traits(algorithm: Algorithm) -> None:
 
 
 class AlgorithmContract:
-    """Clients, state and sums of an algorithm; inherit it and say which.
+    """Clients, state and sums of an algorithm; inherit it and name the algorithm.
 
     Every test starts from new objects and round 1.
 
@@ -64,14 +64,14 @@ class AlgorithmContract:
         return {}
 
     def test_traits_are_stated(self) -> None:
-        """An attack cannot use an unstated trait, and so it would never be judged harmless."""
+        """Attacks cannot use an unstated trait, so they could not be judged."""
         require_traits(self.algorithm())
 
     def test_a_client_alone_is_the_client_among_all(self) -> None:
-        """The same state, the same upload and the same state after it, in any company.
+        """The same state and upload, and the same state after it, whichever clients share a batch.
 
-        In two rounds, whether each is an object's that was made for it, or of one used before: what
-        lasts is in the vault and the public state, or a run cannot be continued elsewhere.
+        Two rounds give the same with new objects as with used ones: lasting state must be in the
+        vault and the public state, or a run cannot be continued elsewhere.
         """
         clients = self.problem().vault.clients
         one, _, _ = self._started(self.problem().vault)
@@ -115,7 +115,7 @@ class AlgorithmContract:
         require(bool(np.all(rows <= foretold)), f"sends {rows} rows, {foretold} were foretold")
 
     def test_rows_are_as_the_traits_say(self) -> None:
-        """Rows that the traits state to be of rated items, or to include them, are so."""
+        """Rows that should be of rated items by the traits, or include them, are so."""
         problem = self.problem()
         stated = self.algorithm().public_knowledge()["traits"]
         if stated["rows"] != "items" or stated["row_sets"] == "others":
@@ -143,7 +143,7 @@ class AlgorithmContract:
         require(after.round == 1, f"the server's step leads from round 0 to round {after.round}")
 
     def test_arrays_of_a_public_state_keep_their_shapes(self) -> None:
-        """Arrays keep their shapes, unless the algorithm names the varying: hosts refuse others."""
+        """Arrays keep their shapes, unless the algorithm names them as varying."""
         algorithm, problem = self.algorithm(), self.problem()
         _, after = self._summed([problem.vault.clients])
         try:
@@ -180,7 +180,7 @@ class AlgorithmContract:
     def _trained(
         self, clients: IntArray, second: PublicState, by: Algorithm | None
     ) -> dict[str, _Parts]:
-        """State and upload of these clients, by when; ``by`` None is a new object each round."""
+        """State and upload of these clients, by round; ``by`` None uses a new object each round."""
         vault, found = _of(self.problem().vault, clients), {}
         for round_ in (1, 2):
             fresh = vault if round_ == 1 else _of(self.problem().vault, clients)

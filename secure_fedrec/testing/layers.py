@@ -1,4 +1,4 @@
-"""What a stack, an audit and a reader of claims take for granted of a layer."""
+"""What a stack, an audit and a reader of claims assume of a layer."""
 
 import inspect
 import json
@@ -65,7 +65,7 @@ def require_layer(layer: Any) -> None:
 
 
 class LayerContract:
-    """A layer in the smallest stack that it is in; inherit it and say which.
+    """A layer in its smallest stack; inherit it and name the layer.
 
     While its tests run, the layer is among those that configurations name.
 
@@ -116,7 +116,7 @@ class LayerContract:
         RECORDS.remove(self.layer.name)
 
     def test_it_stands_in_the_table(self) -> None:
-        """Configurations find it there, and SECURITY.md its claim."""
+        """Configurations and SECURITY.md read it there."""
         require(self._records[self.layer.name] is self.layer, "another layer has its name")
         if not self._in_bags:
             require_layer(self.layer)
@@ -148,7 +148,7 @@ class LayerContract:
         require(not lies, f"describe() does not say what {sorted(lies)} are")
 
     def test_it_is_lossless_where_it_says_so(self) -> None:
-        """Bit for bit, if it claims so; and its effect on rows is the one that its traits state.
+        """Bit for bit, if it claims so; and its effect on rows is as its traits state.
 
         In its smallest stack, and in the smallest that claims to be lossless: sums with virtual
         rows in them do not show what else a cloak did.
@@ -180,7 +180,7 @@ class LayerContract:
     def test_no_message_goes_amiss_in_silence(self) -> None:
         """With lost, repeated or late messages the round is refused, or all uploads are summed.
 
-        Of the first round the first message; of the second the last client's, and all.
+        Disturbs the first message of the first round; in the second, the last client's, then all.
         """
         struck = 0
         for step, kind, (round_, which) in product(Step, _LOSSY, _STRIKES):
@@ -224,7 +224,7 @@ class LayerContract:
         return self.names if self._claim.lossless or not those else min(those, key=len)
 
     def _claims_exact(self, names: tuple[str, ...]) -> bool:
-        """What a stack claims, less what options in use take back."""
+        """The claims of a stack, without those that its options exclude."""
         said, given = [self._stacks[names].lossless], self.settings()
         for name in names:
             used = (each for each in self._records[name].options if name in given)
@@ -254,7 +254,7 @@ class LayerContract:
     def _lossless(
         self, names: tuple[str, ...], faults: tuple[Fault, ...] = ()
     ) -> tuple[bool, Comparison | None]:
-        """Whether the server ends with the bits of plain sums, or with the very vectors."""
+        """Whether the server ends with the bits of plain sums, or with the original vectors."""
         drops = self._stacks[names].drops_reports
         if not self._in_bags:
             compared = compare_runs(
@@ -288,7 +288,7 @@ class LayerContract:
 
 
 def _told_of(name: str, told: Any) -> Mapping[str, Any]:
-    """What a description says of a layer, however deep; nothing if it does not."""
+    """The entries of a description about a layer, at any depth; empty without any."""
     inside = told.values() if isinstance(told, dict) else ()
     found = told.get(name) if isinstance(told, dict) else None
     if isinstance(found, dict):

@@ -1,4 +1,4 @@
-"""What a driver takes for granted of a protocol's halves: exact, or refused, on any line."""
+"""What a driver assumes of a protocol's halves: rounds are exact or refused, under any fault."""
 
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
@@ -28,7 +28,7 @@ class NextRound(Protocol):
 
 
 class PartyContract:
-    """The halves of a protocol under every fault of their lines; inherit it and say which.
+    """The halves of a protocol under every fault of messages; inherit it and name them.
 
     Rounds count from 1, aborted ones too. Clients' inputs must differ from round to round and from
     client to client; otherwise a result would not show whose inputs are in it.
@@ -38,7 +38,7 @@ class PartyContract:
     """
 
     alterations: ClassVar[int] = 8
-    """Rounds of each stage with bits altered at a place of their own."""
+    """Rounds of each stage in which bits are altered, at different places."""
 
     def federation(self) -> NextRound:
         """New parties, with identities and all that they keep from round to round."""
@@ -53,7 +53,7 @@ class PartyContract:
         raise NotImplementedError("PartyContract: define `everybody()`")
 
     def test_results_tell_whose_inputs_are_in_them(self) -> None:
-        """And of which round, without which the other tests prove little."""
+        """The result shows its round and clients; otherwise the other tests prove little."""
         everybody = set(self.everybody())
         those = [everybody, *(everybody - {client} for client in everybody)]
         dues = [np.asarray(self.exact(some, round_)) for some in those for round_ in (1, 2)]
@@ -61,13 +61,13 @@ class PartyContract:
         require(len(distinct) == len(dues), "inputs are the same in two rounds, or of two clients")
 
     def test_a_round_ends_in_the_exact_result(self) -> None:
-        """With all clients, and again in the next round."""
+        """A round with all clients is exact, and so is the next one."""
         rounds = _Rounds(self)
         for _ in range(2):
             rounds.clean("a clean line")
 
     def test_messages_are_bytes_of_somebody_for_somebody_else(self) -> None:
-        """A carrier needs no more than that, and the stage that a message belongs to."""
+        """A carrier needs only that, and the stage that a message belongs to."""
         for parcel in _Rounds(self).clean("a clean line"):
             require(type(parcel.data) is bytes, f"{parcel.stage}: no bytes, {type(parcel.data)}")
             require(parcel.stage.isupper(), f"stage {parcel.stage!r} is not in capitals")
@@ -107,7 +107,7 @@ def _has_data(parcel: Parcel) -> bool:
 
 
 _Fault = Callable[[Parcel, Sequence[Sequence[Parcel]]], list[bytes]]
-"""The messages that arrive for one, given those sent in the last rounds, this one last."""
+"""The messages that arrive for a sent one, given those of the last rounds, this one last."""
 
 
 def _altered(draw: int, *places: float) -> _Fault:

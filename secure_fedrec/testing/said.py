@@ -4,7 +4,7 @@ from typing import Any
 
 
 def require(kept: bool, problem: str) -> None:
-    """Raises AssertionError where something is not kept."""
+    """Raises AssertionError if a condition is not met."""
     if not kept:
         raise AssertionError(problem)
 

@@ -1,8 +1,8 @@
 """Messages between parties: carried, metered, recorded, and shown to adversaries as views.
 
-Reading order: ``message_batches`` (what is sent), ``wire`` (who carries it), ``meter`` (its cost),
+Reading order: ``message_batches`` (messages), ``wire`` (their transport), ``meter`` (their cost),
 ``policy`` and ``recording`` (what is kept, and how), ``transcript`` (who may see what), ``faults``
-(what tests break).
+(for tests).
 """
 
 from secure_fedrec.wire.adversary import Adversary

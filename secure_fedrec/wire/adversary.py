@@ -1,4 +1,4 @@
-"""Adversaries: the parties that one has corrupted, and the lines that it taps."""
+"""Adversaries: the parties that they corrupt, and the traffic that they tap."""
 
 from typing import Annotated
 
@@ -16,7 +16,7 @@ class Adversary(Settings, section="adversaries"):
     """Who looks.
 
     Args:
-        name: short name for reports, by which gates call it.
+        name: short name for reports and gates.
         corrupt: parties whose view the adversary has: "server", "denoisers" (all of them),
             "denoiser:K", "client:U".
         taps: "network" sees sizes and visible end points of every message, no payload.

@@ -7,7 +7,7 @@ from secure_fedrec.wire.spool import Columns
 
 
 class MessageAskedError(Exception):
-    """A message of a closed recording was asked for."""
+    """A message of a closed recording was read."""
 
 
 class ClosedBlocks(BlockStore):

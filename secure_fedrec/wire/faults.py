@@ -1,8 +1,8 @@
 """Faults a test can put on the wire: drop, repeat, delay or alter chosen messages.
 
-A protocol on a faulty wire must refuse the round, or go on as its rules say with those who were
-heard; it may never sum silently without a client, or with one too many. The hooks are part of the
-wire so that every protocol is tested on the same ones. They strike rows and words that travel as
+A protocol on a faulty wire must refuse the round, or continue by its rules with the clients that
+answered; it may never silently leave a client out of a sum or count one twice. The hooks are part
+of the wire so that every protocol is tested on the same ones. They apply to rows and words sent as
 arrays (``Messages``), chosen by step, and the bytes of a protocol's halves (``Parcels``), chosen by
 step, by stage, or both.
 """
@@ -22,11 +22,11 @@ Batch: TypeAlias = Any
 """``Messages`` or ``Parcels``; a fault gives back the kind that it takes."""
 
 Chooser = Callable[[Batch], BoolArray]
-"""Says, per message of a batch, whether the fault strikes it: bool[B]."""
+"""Whether the fault applies to each message of a batch: bool[B]."""
 
 
 class Fault(Protocol):
-    """Anything that turns the messages sent into the messages delivered."""
+    """A function from sent messages to delivered ones."""
 
     def apply(self, messages: Batch) -> Batch:
         """The messages that arrive when ``messages`` are sent."""
@@ -47,7 +47,7 @@ class _Chosen:
     stage: str | None = None
 
     def apply(self, messages: Batch) -> Batch:
-        """Strike the messages concerned, and let all others through."""
+        """Apply the fault to the chosen messages, and deliver all others."""
         return self._strike(messages) if self._concerns(messages) else messages
 
     def _strike(self, messages: Batch) -> Batch:
@@ -82,15 +82,16 @@ class Repeat(_Chosen):
 class Delay(_Chosen):
     """Holds the chosen messages back and delivers them once, with a later batch.
 
-    Rows come with the next round's, bytes before whatever the same roles send each other next.
+    Rows are sent with those of the next round, bytes before the next message between the same
+    roles.
     """
 
     _held: list[Batch] = field(default_factory=list)
 
     def apply(self, messages: Batch) -> Batch:
-        """Deliver what is due of an earlier batch, and the rest of this one.
+        """Deliver due messages of an earlier batch, and the rest of this one.
 
-        Rows come in place of the next round's batch.
+        Delayed rows replace the next round's batch.
         """
         if isinstance(messages, Parcels):
             return self._apply_to_bytes(messages)

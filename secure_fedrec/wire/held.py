@@ -1,4 +1,4 @@
-"""A finished recording that is read many times over: its files are listed and read once."""
+"""A finished recording that is read repeatedly: its files are listed and read once."""
 
 from collections import defaultdict
 from functools import partial

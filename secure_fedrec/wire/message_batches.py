@@ -41,7 +41,7 @@ _Segmented = TypeVar("_Segmented", bound=RowBlock | SetBlock)
 
 
 class Step(IntEnum):
-    """What a message is for; the number is its code on the wire."""
+    """Purpose of a message; the number is its code on the wire."""
 
     MODEL = 0
     """Server to clients: the public table of the round."""
@@ -52,13 +52,14 @@ class Step(IntEnum):
     DENOISE = 3
     """Denoiser to server: sums of virtual rows less its own rows (FedRec++ eq. 9)."""
     AGGREGATE = 4
-    """Not sent: what the server, and so an adversary in its place, holds after the round."""
+    """Not sent: the values that the server (or an adversary that corrupts it) has after the
+    round."""
     SHARE = 5
     """Client to denoiser, under its name: additive shares of all its rows, rated and virtual."""
     COUNTS = 6
-    """Client to server: which rows it has, hidden, before the rows themselves are asked for."""
+    """Client to server: which rows it has, hidden, before the rows themselves."""
     BAG = 7
-    """Client to server: vectors for a bag, where only which vectors there are shall be known."""
+    """Client to server: vectors for a bag, of which only the set shall be known."""
     PEER = 8
     """Client to client, under its name: rows that are not summed."""
     PART = 9
@@ -95,7 +96,7 @@ class Messages:
 
     Args:
         round: round the messages belong to, from 1.
-        step: what they are for.
+        step: their purpose.
         senders: senders as the receivers see them.
         receivers: receivers.
         payload: a ``RowBlock`` or ``SetBlock`` with one segment per message, or one ``DenseBlock``

@@ -49,7 +49,7 @@ class Meter:
     def count_beside(
         self, sizes: IntArray, *, senders: IntArray | str | None, receivers: IntArray | str | None
     ) -> None:
-        """Add what a protocol sends beside rows and tables: keys, shares, agreement, sums.
+        """Add a protocol's other messages, besides rows and tables: keys, shares, agreement, sums.
 
         Args:
             sizes: int64[B], bytes per message.
@@ -66,7 +66,7 @@ class Meter:
         senders: IntArray | str | None,
         receivers: IntArray | str | None,
     ) -> None:
-        """Add messages of a protocol: of so many rows each, or beside them (None)."""
+        """Add messages of a protocol: with so many rows each, or without rows (None)."""
         if rows is None:
             self._beside["messages"] += len(sizes)
             self._beside["bytes"] += int(sizes.sum())
@@ -89,7 +89,7 @@ class Meter:
         return self._others[_SERVER][name]
 
     def authority(self, name: str) -> int:
-        """One of the totals of a key holder apart from clients and server."""
+        """One of the totals of a key holder that is neither client nor server."""
         return self._others[_AUTHORITY][name]
 
     def beside(self, name: str) -> int:

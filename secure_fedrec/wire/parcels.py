@@ -1,4 +1,4 @@
-"""Bytes in transit: what parties of a protocol send each other in one stage, unchanged."""
+"""Bytes in transit: messages between parties of a protocol in one stage, unchanged."""
 
 from dataclasses import dataclass, replace
 
@@ -55,7 +55,7 @@ class Parcels:
         )
 
     def joined(self, other: "Parcels") -> "Parcels":
-        """These messages and then others between the same roles, whatever stage those are of."""
+        """These messages, then others between the same roles, of any stage."""
         senders, receivers = (
             Parties(role=one.role, ids=np.concatenate([one.ids, two.ids]))
             for one, two in ((self.senders, other.senders), (self.receivers, other.receivers))

@@ -1,7 +1,7 @@
 """The parts of a run that are recorded, and the size of the recording.
 
-Payloads are kept of named rounds and senders only: a full run can be tens of gigabytes. The size is
-projected before the run and refused above a limit: a recording never spills in silence.
+Payloads are kept only of chosen rounds and senders: a full run can be tens of gigabytes. The size
+is projected before the run and refused above a limit: a recording never exceeds its limit silently.
 """
 
 from collections.abc import Collection, Sequence
@@ -36,7 +36,7 @@ class Traffic:
     invited: int = 1
 
     def among(self, share: float) -> "Traffic":
-        """The projection where this share of the clients is invited."""
+        """The projection if this share of the clients is invited."""
         sent = share**self.invited
         return replace(self, messages=round(sent * self.messages), rows=round(sent * self.rows))
 
@@ -60,7 +60,7 @@ class RecordingPolicy(Settings, section="recording"):
     max_transcript_gb: Annotated[Positive, Unit("GB, 10^9 bytes")] = 4.0
 
     def kept(self, rounds: Collection[int]) -> int:
-        """How many of some rounds have their payloads kept."""
+        """How many of some rounds keep payloads."""
         return len(set(self.payload_rounds).intersection(rounds))
 
     def projected_bytes(
@@ -114,5 +114,5 @@ class RecordingPolicy(Settings, section="recording"):
 
 
 def row_dtype(n_items: int) -> np.dtype[Any]:
-    """Of row numbers on disk, for tables of ``n_items`` rows."""
+    """Type of row numbers on disk, for tables of ``n_items`` rows."""
     return np.dtype(np.uint16 if n_items <= 2**16 else np.uint32)

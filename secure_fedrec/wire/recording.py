@@ -1,16 +1,16 @@
-"""Recording: which messages of a run are kept, and how they lie on disk.
+"""Recording: which messages of a run are kept, and their layout on disk.
 
-Row numbers, sizes and counts of every round are always kept; payloads of named rounds and senders
-only (``policy``).
+Row numbers, sizes and counts of every round are always kept; payloads only of chosen rounds and
+senders (``policy``).
 
 A recording is a folder: ``rounds/000001/upload-000.npz`` and so on, blocks of at most 64 MB, no
 pickles. A round's folder gets its final name only when the round is complete. What the parties did
 *not* see (who sent an anonymous message) is written to a separate truth folder, which no view
 opens.
 
-The files themselves tell no more than the messages in them: their order, and where one block ends
-and the next begins, follow from tags and names (``spool``), and tags are drawn anew, under a key
-that readers of the files and the configuration do not have.
+The files reveal only the messages in them: their order, and where one block ends and the next
+begins, follow from tags and names (``spool``), and tags are drawn anew, under a key that readers of
+the files and the configuration do not have.
 """
 
 import shutil
@@ -33,11 +33,11 @@ from secure_fedrec.wire.spool import Columns, Spool
 
 _BLOCK_BYTES = 64 * 2**20
 HIDDEN_COUNTS = frozenset({Step.UPLOAD, Step.SHARE})
-"""Steps whose counts, where they have any, are kept with the payloads only."""
+"""Steps whose counts, if any, are kept only with payloads."""
 ORIGINS = "-origins"
-"""Suffix of the kind of blocks with the senders of anonymous messages; kept with the truth."""
+"""Suffix of kinds of blocks with the senders of anonymous messages; kept with the truth."""
 OWN = "own"
-"""Kind of the blocks of what each client put into the sum; kept with the truth."""
+"""Kind of the blocks of each client's input to the sum; kept with the truth."""
 RESULT = "result"
 """Kind of the block of the public table that a round led to."""
 EXTRA = "extra-"
@@ -58,7 +58,7 @@ class BlockStore:
 
     @property
     def bytes(self) -> int:
-        """Size of what is kept: columns in memory, or files of completed rounds."""
+        """Size of the kept data: columns in memory, or files of completed rounds."""
         if self.directory is None:
             blocks = (columns for kept in self._memory.values() for columns in kept)
             return sum(column.nbytes for columns in blocks for column in columns.values())
@@ -162,16 +162,16 @@ class BlockStore:
 
 
 class Recorder:
-    """Writes messages as their receivers saw them, and the truth apart from them.
+    """Writes messages as their receivers saw them and, separately, the truth.
 
     Args:
         policy: what to keep.
         seen: store of what parties saw.
         truth: store of what they did not.
         n_items: rows of the shared table (sets the width of the row-number column).
-        arrival: draws the recorded tags of anonymous messages from those they were sent with; a
-            function of only the latter would be known to every party that knows the run's seed.
-            None takes a stream of the operating system's generator.
+        arrival: draws the recorded tags of anonymous messages, from the sent tags and a key:
+            without the key, every party that knows the run's seed could compute them. None uses a
+            stream of the operating system's generator.
     """
 
     def __init__(
@@ -216,15 +216,15 @@ class Recorder:
                     self._keep(part.round, kind_of(part.step, part.bag), columns)
 
     def record_result(self, round_: int, block: DenseBlock, to: IntArray | None) -> None:
-        """Keep the public table that a round led to; clients predict by the last round's."""
+        """Keep the public table after a round; clients predict with the last round's."""
         self._keep_table(round_, RESULT if to is None else part_of(RESULT), block, to)
 
     def record_own(
         self, round_: int, clients: IntArray, own: Callable[[bool], RowBlock], beside: Columns
     ) -> None:
-        """Keep what clients put into the sum of a round, which each client knows of itself only.
+        """Keep clients' inputs to the sum of a round; each client knows only its own.
 
-        ``own`` makes it, with ring words only where payloads of the round are kept; ``beside`` are
+        ``own`` makes them, with ring words only if payloads of the round are kept; ``beside`` are
         further columns.
         """
         kept = round_ in self.policy.payload_rounds
@@ -239,7 +239,7 @@ class Recorder:
             self.seen.append(round_, kind, columns)
 
     def end_round(self, round_: int) -> None:
-        """Write what was recorded of a round and complete it."""
+        """Write the record of a round and complete it."""
         for key in sorted(key for key in self._spools if key[0] == round_):
             spool = self._spools.pop(key)
             for block in spool.blocks():
@@ -276,7 +276,7 @@ class Recorder:
         return columns | self._held(block, values=values, counts=counts)
 
     def _held(self, block: RowBlock | SetBlock, *, values: bool, counts: bool) -> Columns:
-        """What lies in the segments of a block; ``rows_in`` reads it."""
+        """The content of a block's segments; ``rows_in`` reads it."""
         columns: Columns = {}
         if isinstance(block, RowBlock):
             columns["rows"] = block.rows.astype(self.row_dtype)
@@ -290,7 +290,7 @@ class Recorder:
         # Messages with and without values have different columns; each kind makes its own blocks.
         key = (round_, kind, tuple(columns))
         if key not in self._spools:
-            # With the truth: a killed run leaves it, and a stretch tells who came together.
+            # Kept with the truth: a killed run leaves this file, and its order reveals senders.
             scratch = self.truth.scratch(round_, f"{kind}-{len(columns)}")
             self._spools[key] = Spool(scratch, limit=_BLOCK_BYTES)
         self._spools[key].add(columns)
@@ -307,12 +307,12 @@ def rows_in(columns: Columns) -> RowBlock:
 
 
 def kind_of(step: Step, bag: str | None = None) -> str:
-    """Under which name blocks are stored: that of the step, and of the bag where there is one."""
+    """Name under which blocks are stored: that of the step, and of the bag if there is one."""
     return step.name.lower() if bag is None else f"{step.name.lower()}.{bag}"
 
 
 def part_of(kind: str) -> str:
-    """Under which name what only some clients are sent is stored."""
+    """Name under which messages to only some clients are stored."""
     return f"{kind}-{kind_of(Step.PART)}"
 
 

@@ -1,12 +1,12 @@
 """The messages of one kind in one round, in an order that does not depend on their senders.
 
-A simulator works through clients one after the other, and whatever is written as it comes tells who
-came when: row k of one file is of the sender of row k of another, and a block is of the clients
-that were worked on together. So the messages of a round are put in order before any of them is
-written: anonymous ones by tag, named ones by name. Where blocks are cut follows from that order.
+A simulator works through clients one after the other, and files written in this order reveal
+senders: row k of two files has the same sender, and a block holds clients that were processed
+together. So the messages of a round are put in order before any of them is written: anonymous ones
+by tag, named ones by name. Where blocks are cut follows from that order.
 
-Memory stays bounded: what exceeds a block is sorted, put aside in a scratch folder and merged when
-the round ends; besides blocks only the keys of the messages are held, 16 bytes each.
+Memory stays bounded: more than a block is sorted, written to a scratch folder and merged when the
+round ends; besides blocks only the keys of the messages are in memory, 16 bytes each.
 """
 
 import io
@@ -32,7 +32,7 @@ def concatenate_columns(parts: Sequence[Mapping[str, npt.NDArray[Any]]]) -> Colu
 
 
 def gathered_columns(parts: Iterable[Mapping[str, npt.NDArray[Any]]]) -> Columns:
-    """As ``concatenate_columns``, with one block at a time beside what is joined of the others."""
+    """As ``concatenate_columns``, with only one block at a time in memory besides the result."""
     joined: Columns = {}
     for part in parts:
         if not joined:
@@ -50,10 +50,10 @@ def gathered_columns(parts: Iterable[Mapping[str, npt.NDArray[Any]]]) -> Columns
 
 
 class Spool:
-    """Messages with the same columns, in any order; make one per round and kind.
+    """Messages with the same columns, in any order; one object per round and kind.
 
     Args:
-        scratch: folder for what memory should not hold; None keeps everything in memory.
+        scratch: folder for data beyond the limit; None keeps everything in memory.
         limit: bytes of a block, and about as many are held at once.
     """
 
@@ -112,7 +112,7 @@ class Spool:
             shutil.rmtree(self._scratch)
 
     def _taken(self) -> Columns:
-        """What is held in memory, in order."""
+        """The messages in memory, in order."""
         run = _in_order(concatenate_columns(self._parts))
         self._parts, self._size = [], 0
         return run

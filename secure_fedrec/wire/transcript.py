@@ -1,6 +1,6 @@
 """Transcripts and views: an attack gets exactly what one adversary saw, and nothing else.
 
-An ``Adversary`` names the parties it has corrupted and the lines it taps. Its ``View`` of a
+An ``Adversary`` names the parties that it corrupts and the traffic that it taps. Its ``View`` of a
 transcript yields the messages those parties sent or received, senders as the receiver saw them,
 payloads where the recording policy kept them, and the public knowledge of the protocol. Asking a
 view for anything else raises ``TranscriptError``.
@@ -51,7 +51,7 @@ ENDS = {  # role of sender, role of receiver
     Step.PEER: ("client", "client"),
     Step.PART: ("server", "client"),
 }
-"""Role of the sender and of the receiver of each step."""
+"""Roles of sender and receiver of each step."""
 
 TRAFFIC = "traffic"
 """Name for the view of a network tap."""
@@ -161,11 +161,11 @@ class Transcript:
         own: OwnUploads | None = None,
         first: Mapping[str, FloatArray] | None = None,
     ) -> "View":
-        """What an adversary saw, and what it knows.
+        """The view of an adversary: what it saw and knows.
 
         Args:
             adversary: whose view.
-            own: what its clients know of themselves.
+            own: inputs of its own clients to sums.
             first: private tables before the first round, by name, for an adversary that knows the
                 seed; None where they do not follow from it.
         """
@@ -181,9 +181,9 @@ class View:
             not stated there raises ``UnstatedFactError``.
         codec: the public ring; of a view of one block that of its values.
         own: what the adversary's own clients put into the sums; None where it is not known.
-        block: which rows it holds, of a view of one block; None of all.
-        asked: steps whose payloads were asked for, here or in a view of a part of this one.
-        fetched: what of ``received`` and of ``known`` was handed out, likewise.
+        block: the rows of a view of one block; None for all rows.
+        asked: steps whose payloads were read, here or in a view of a part of this one.
+        fetched: the used parts of ``received`` and of ``known``, likewise.
     """
 
     __slots__ = (
@@ -216,11 +216,11 @@ class View:
             raise TranscriptError("the public knowledge names no ring") from damage
 
     def at(self, round_: int) -> "View":
-        """The same view had the adversary looked at one round only."""
+        """The same view, limited to one round."""
         return self._part(self.block, self.own, only=round_)
 
     def of_block(self, kind: str) -> "View | None":
-        """The same view of one block: of all rows its own alone, numbered from 0, as wide as it is.
+        """The same view of one block: only its rows, numbered from 0, in its own width.
 
         Args:
             kind: the first block of that kind is taken; the result is None where there is no such
@@ -236,9 +236,9 @@ class View:
         return self._part(within, own)
 
     def of_values(self, start: int, stop: int) -> "View":
-        """The same view of some values of its flat block alone: all others are 0, and unread.
+        """The same view of some values of its flat block: all others are 0 and not read.
 
-        Where no blocks are named, it is of all.
+        If uploads do not have named blocks, the view has all rows.
         """
         block = self.block
         return self if block is None else self._part(block.of_values(start, stop), self.own)
@@ -271,11 +271,11 @@ class View:
         return tuple(r for r in self._rounds() if self._names(step, r))
 
     def received(self) -> tuple[str, ...]:
-        """What reached corrupted parties from others, by name.
+        """Values that corrupted parties received from others, by name.
 
-        Of each step the blocks and bags, counts of the aggregate apart; ``TRAFFIC`` of a tap. A
-        party without the aggregate receives the moving parts of the public state: ``TABLE``, and
-        extras. The party that makes that state, and the parts that go to single clients, learns
+        For each step its blocks and bags, and counts of the aggregate separately; ``TRAFFIC`` for a
+        tap. A party without the aggregate receives the moving parts of the public state: ``TABLE``,
+        and extras. The party that makes that state, and the parts that go to single clients, learns
         nothing from them. No party learns anything from a block that holds a 1 of each client.
         """
         told: list[str] = []
@@ -292,13 +292,13 @@ class View:
         return (*told, *((TRAFFIC,) if "network" in self.adversary.taps else ()))
 
     def known(self) -> tuple[str, ...]:
-        """What the adversary knows beside messages, as ``received``: ``KNOWLEDGE`` or nothing."""
+        """What the adversary knows besides messages, as ``received``: ``KNOWLEDGE`` or nothing."""
         return () if self._first is None else (KNOWLEDGE,)
 
     def first_vectors(self, width: int) -> FloatArray | None:
         """float64[n, width]: the private vectors that clients begin with; None if not known.
 
-        They are the one private table of so many values per client, if there is one.
+        They are the only private table with that many values per client, if there is exactly one.
         """
         tables = () if self._first is None else self._first.values()
         found = [table for table in tables if table.ndim == 2 and table.shape[1] == width]
@@ -320,13 +320,13 @@ class View:
         )
 
     def _is_counted(self) -> bool:
-        """Whether sums tell how many sent a row, of rows that some leave out."""
+        """Whether sums show how many clients sent each row, if clients omit some rows."""
         kinds = {each["kind"] for each in self.public.get("blocks", ())}
         held = (each for r in self._rounds() for each in self._names(Step.AGGREGATE, r))
         return kinds != {"flat"} and any("counts" in each for each in held)
 
     def _ones(self, step: Step) -> Iterator[Mapping[str, Any]]:
-        """Blocks of one value that is, in all that was kept of a step, the number of clients."""
+        """Blocks of one value that equals the number of clients in all kept messages of a step."""
         for block in self.public.get("blocks", ()):
             if block["size"] == 1:
                 own = Within.of(block, self.codec)
@@ -336,7 +336,7 @@ class View:
                     yield block
 
     def _moved(self) -> Iterator[str]:
-        """Parts of the public state that a round moved; the table, if none was kept."""
+        """Parts of the public state that a round changed; the table, if none was kept."""
         kept, seen = self._kept(Step.MODEL), set[str]()
         for round_ in kept:
             before = self._model(round_)
@@ -349,7 +349,7 @@ class View:
             yield from self._parts(name, whole=True) if name == TABLE else [_extra(name)]
 
     def _parts(self, kind: str, *, whole: bool = False) -> list[str]:
-        """What the view holds of messages, as received and as read: by block if there are several.
+        """The view's names of messages, as received and as read: by block if there are several.
 
         Args:
             kind: kind of the messages.
@@ -369,10 +369,10 @@ class View:
         return self._kept(step)
 
     def unrecorded(self) -> tuple[Step, ...]:
-        """Steps whose payloads were asked for, and of whose messages some or all were not kept.
+        """Steps whose payloads were read, although some or all of their messages were not kept.
 
-        Of messages to which the recording policy applied, in the rounds that it names: those of
-        other rounds are not missed as long as there is one round.
+        Only messages of the rounds that the recording policy names count: other rounds are not
+        missing if there is at least one round.
         """
         return tuple(step for step in Step if step in self.asked and self._lacks(step))
 
@@ -405,7 +405,7 @@ class View:
         return table if self.block is None else self.block.kept(self._own_rows(table))
 
     def _own_rows(self, table: FloatArray) -> FloatArray:
-        """The block's rows of a table; of one that has the rows of all blocks they are cut out."""
+        """The block's rows of a table; cut out if the table has the rows of all blocks."""
         block = self.block
         whole = sum(each["rows"] for each in self.public["blocks"])
         if block is None or len(table) != whole:
@@ -586,7 +586,7 @@ class View:
 
 
 class _Noting(dict[str, FloatArray]):
-    """Arrays by name, which notes those that are looked up; parts for single clients as one."""
+    """Arrays by name; records which are looked up, with parts for single clients as one."""
 
     def __init__(
         self, told: Mapping[str, FloatArray], fetched: set[str], *, own: set[str], after: bool
@@ -623,7 +623,7 @@ def _frozen(values: FloatArray) -> FloatArray:
 
 
 def _kinds(store: BlockStore, step: Step, round_: int) -> list[str]:
-    """Under which names messages of a step may be stored."""
+    """Names under which messages of a step may be stored."""
     if step is not Step.BAG:
         return [kind_of(step)]
     return [kind for kind in store.kinds(round_) if kind.startswith(_BAGS)]

@@ -1,7 +1,7 @@
-"""Records apart from the transcript: what no party saw, and what only a client itself knows.
+"""Records separate from the transcript: what no party saw, and what only a client knows.
 
 Each client knows its own inputs to a round's sum. An adversary that corrupts clients gets theirs,
-because knowing a part of a sum reveals the rest.
+since it can subtract them from the sum.
 """
 
 from collections.abc import Iterator, Set
@@ -29,7 +29,7 @@ class Truth:
         return Truth(held(self._store), self._within)
 
     def within(self, block: Within | None) -> "Truth":
-        """The same truth, of what clients put into the sum the rows of one block alone."""
+        """The same truth, with clients' inputs to the sum limited to one block."""
         return Truth(self._store, block)
 
     def columns(self, round_: int, name: str) -> Columns | None:
@@ -58,7 +58,8 @@ class OwnUploads:
     """The rows that corrupted clients put into the sums, without virtual and other clients' rows.
 
     Args:
-        truth: truth of the recorded run; read here and not kept, for attacks get at this.
+        truth: truth of the recorded run; it is read here and not kept, since attacks have access to
+            this object.
         clients: the corrupted clients.
     """
 
@@ -83,7 +84,7 @@ class OwnUploads:
                     self._tags[round_, kind] = origins["tags"][known]
 
     def within(self, block: Within) -> "OwnUploads":
-        """The same clients, of their rows those of one block alone."""
+        """The same clients, with only the rows of one block."""
         cut = OwnUploads.__new__(OwnUploads)
         cut.clients, cut._tags = self.clients, self._tags
         cut._uploads = {round_: block.cut(sent) for round_, sent in self._uploads.items()}
@@ -92,7 +93,7 @@ class OwnUploads:
     def uploads(self, round_: int) -> Messages | None:
         """One message per corrupted client of the round; None where none was recorded.
 
-        Ring words are there in rounds whose payloads were kept.
+        Ring words are present in rounds whose payloads were kept.
         """
         return self._uploads.get(round_)
 

@@ -24,7 +24,7 @@ class Wire:
         recorder: keeps what parties saw; None records nothing.
         faults: applied to every batch in order, for tests.
 
-    The public model that was broadcast last, from which clients compute, is at hand as ``model``.
+    ``model`` is the last broadcast public model, from which clients compute.
     """
 
     __slots__ = ("_faults", "_recorder", "meter", "model")
@@ -56,7 +56,7 @@ class Wire:
 
         Raises:
             WireError: not messages, or rows that are not ring words. Reals leave a client only
-                through ``FixedPoint.encode``; a vault leaves it not at all.
+                through ``FixedPoint.encode``; a vault never does.
         """
         if type(messages) is not Messages:
             raise WireError(f"the wire carries Messages, not {type(messages).__name__}")
@@ -80,7 +80,7 @@ class Wire:
     def carry(self, parcels: Parcels) -> Parcels:
         """Carry bytes that a protocol's halves send each other; the caller meters them.
 
-        It does not record: the caller shows what a party can read of them (``show``).
+        It does not record them: the caller records what a party can read (``show``).
 
         Returns:
             The messages delivered: the same batch unless a fault struck.
@@ -102,7 +102,7 @@ class Wire:
         return messages
 
     def note_result(self, round_: int, block: DenseBlock, *, to: IntArray | None = None) -> None:
-        """Record the public table that a round led to; its broadcast costs the next round.
+        """Record the public table after a round; its broadcast is counted in the next round.
 
         Args:
             round_: which round.
@@ -119,7 +119,7 @@ class Wire:
         block: Callable[[bool], RowBlock],
         beside: Callable[[], Columns],
     ) -> None:
-        """Record what clients put into the sum, each for itself; costs nothing.
+        """Record clients' inputs to the sum, each for itself; not counted as traffic.
 
         Args:
             round_: which round.

@@ -1,4 +1,4 @@
-"""Messages cut to one block: its own rows, numbered from 0, and no others.
+"""Messages limited to one block: only its rows, numbered from 0.
 
 The blocks of an upload lie one below the other in one table (``secure_fedrec.blocks``), and so they
 do in messages. Which rows belong to which block is public, so an attack on one block reads its rows
@@ -27,7 +27,7 @@ class Within:
         size: size of a flat block, how many values.
         width: values of each.
         codec: codec of the values.
-        only: of a flat block, which of its values are looked at; None for all.
+        only: for a flat block, the values that are read; None for all.
     """
 
     first: int
@@ -43,11 +43,11 @@ class Within:
 
     @property
     def leaves_out(self) -> bool:
-        """Whether some of its values are not looked at."""
+        """Whether some of its values are not read."""
         return self.only is not None and len(self.only) < self.size
 
     def kept(self, values: Any, rows: Any = None) -> Any:
-        """Values of rows, of all rows if none are named, without those not looked at."""
+        """Values of rows (all rows if none are named), with 0 for those that are not read."""
         if self.only is None:
             return values
         place = np.arange(values.size).reshape(values.shape)

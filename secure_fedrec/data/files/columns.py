@@ -133,7 +133,7 @@ class Columns:
         """Refuse a column with a text that is there twice.
 
         Raises:
-            DataError: there is one; names its second row.
+            DataError: a row occurs twice; the error names the second.
         """
         codes = self.texts[what].codes
         later = np.ones(len(codes), dtype=np.bool_)

@@ -36,7 +36,7 @@ FILTERS: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Left:
-    """What a filter leaves.
+    """The rows that a filter keeps.
 
     Args:
         keys: its settings.

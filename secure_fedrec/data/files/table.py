@@ -51,7 +51,7 @@ _ALL = slice(None)
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Rows:
-    """Rows of a file that count, of pairs that occur once; ascending.
+    """Accepted rows of a file; each pair occurs once; ascending.
 
     Args:
         columns: columns of the file.

@@ -178,7 +178,7 @@ class MixedBagHub:
         """The bags, of the clients in the sum: float64[N, d] each, without order or owner.
 
         Raises:
-            ProtocolError: the sum is of others.
+            ProtocolError: the sum is of other clients.
         """
         if not np.array_equal(clients, self._clients):
             raise ProtocolError("clients that gave to the bags are not all in the sum")

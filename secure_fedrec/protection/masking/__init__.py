@@ -4,7 +4,7 @@ Clients add masks that cancel in the sum over one agreed set of survivors; what 
 because clients dropped out is restored from secret shares. The claim holds against a server that
 deviates in any way together with a bounded number of clients, given a roster that the server did
 not sign; or the round aborts. Not claimed: that the server publishes the right sum, that inputs are
-in good faith, or that participation is hidden; and the difference of two sums is what it is.
+honest, or that participation is hidden; the difference of two sums is not protected.
 
 Reading order: ``envelope``; ``config`` (what is agreed beforehand, and what is summed);
 ``messages`` (bytes, keys, shares, and who masks with whom); ``client``, ``server`` (the halves);

@@ -1,14 +1,14 @@
 """Masked sums as a collector of the engine: the server learns sums and counts, but no rows.
 
-Every upload is hidden under pads that cancel in the sum, as the protocol's masks do once all
-clients are heard: each client adds its own keystream and takes off its successor's, so that any set
-of uploads short of all is uniformly random. That shows the server of an audit what the protocol
-would show it, at the cost of two keystreams per client.
+Every upload is hidden under pads that cancel in the sum, as the protocol's masks do if all clients
+answer: each client adds its own keystream and takes off its successor's, so that any set of uploads
+short of all is uniformly random. That shows the server of an audit what the protocol would show it,
+at the cost of two keystreams per client.
 
 Item denominators are exact: a client's count words are summed under the same masks as its rows.
 With a tail floor the counts are summed first, and rows of items below the floor are never sent: the
 two rounds of ``masking.tail_floor``, with the protocol's layouts and settings. Against an active
-server a floor is refused: it would lie about counts.
+server a floor is refused: it could lie about counts.
 """
 
 from dataclasses import asdict, replace
@@ -54,9 +54,10 @@ class MaskedSum(HiddenSum):
         self.pads = streams.stream("pads")
 
     def withstands(self, cohort: int) -> Withstood:
-        """The configured share of clients with the server.
+        """The configured fraction of clients that work with the server.
 
-        Without it they are not sent a sum; no attack tries what they read off public tables.
+        Without it they do not receive a sum; attacks do not use what they can read from public
+        tables.
         """
         return Withstood(
             with_server=self.config.corrupt_clients(cohort=cohort, n_clients=self.n_clients),
@@ -98,7 +99,7 @@ class MaskedSum(HiddenSum):
         return MaskedSession(self, round_, participants, wire)
 
     def expected(self, plain: Aggregate) -> Aggregate | None:
-        """With a tail floor, zeros where a row is below it."""
+        """With a tail floor, rows below it are zeros."""
         floor = self.config.floor
         if floor is None:
             return plain
@@ -141,7 +142,7 @@ class MaskedSession(HiddenSession):
         return aggregate
 
     def _hider(self) -> "_Pads | None":
-        """Pads are a matter of two clients, and a floor is one of all."""
+        """A pad concerns two clients, a floor all of them."""
         if self.collector.config.floor is not None:
             return None
         collector, layout = self.collector, self.collector.layout

@@ -16,8 +16,8 @@ key that comes from the two parties' signed channel keys and serves this one mes
 fraction of a signature, and for a vector of 4 MB a fifth of the hash that a signature would need.
 The part of an UPLOAD that neighbours must be able to check is signed inside its head.
 
-A byte string is a message or it is not: truncated and trailing bytes, other versions, unknown kinds
-and unsorted lists are all refused with ``ProtocolError``.
+Decoding is strict: truncated and trailing bytes, other versions, unknown kinds and unsorted lists
+are refused with ``ProtocolError``.
 """
 
 import struct

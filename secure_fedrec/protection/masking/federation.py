@@ -28,7 +28,7 @@ from secure_fedrec.protection.session.statement import NO_STATEMENT, Later, Stat
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class RoundOutcome:
-    """A round that came to its end.
+    """A finished round.
 
     Args:
         words: ring words of the sum.
@@ -91,7 +91,7 @@ class Federation:
         """Sum the vectors of a cohort; a sparse graph gets the next beacon (``run_round``).
 
         Args:
-            config: settings of the sum; what it says of a statement gives way to ``statement``.
+            config: settings of the sum; ``statement`` replaces its statement.
             vectors: by client.
             statement: what they were computed from; against an active server there must be one.
             drops: as ``run_round``.
@@ -203,7 +203,7 @@ def run_round(
 
 
 class _Losses:
-    """Clients that go silent, as a crash there would look, and what the others cost.
+    """Clients that stop sending, as after a crash, and the traffic of the others.
 
     Args:
         drops: the message that a client is the first not to send.

@@ -54,7 +54,7 @@ class HostedMaskedSum(EveryRowSum):
 
     @override
     def aggregate(self) -> Aggregate:
-        """Sums and counts of the clients that are in it."""
+        """Sums and counts over the clients that are in the sum."""
         return self._layout.split(self.hub.result, self._collector.codec)
 
     @override
@@ -151,7 +151,7 @@ class HostedMasks(NoHelpers, KeysAhead):
         )
 
     def _protected(self, part: DenseWords, at: Standing) -> DenseWords:
-        """A client's step on its words before they are masked."""
+        """A client's step, with its words before they are masked."""
         return part
 
     def _config_of(self, clients: int, later: Later) -> MaskingConfig:

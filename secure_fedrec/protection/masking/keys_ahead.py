@@ -20,13 +20,13 @@ class KeysAhead(Protocol):
     def open_server(
         self, at: Standing, identity: Identity, generations: dict[bytes, int]
     ) -> MaskingServer:
-        """The server's half, to which the public state is still to be named (``hub``)."""
+        """The server's half, before it has the public state (``hub``)."""
 
     def summed_by(self, at: Standing, server: MaskingServer) -> HostedSum:
-        """The server's side of an attempt, whose public state is known now."""
+        """Give the server's half the public state of the attempt."""
 
     def open_client(self, at: Standing, identity: Identity, journal: Journal) -> MaskingClient:
-        """A client's half, to which nothing is loaded yet (``half``)."""
+        """A client's half, before its upload is loaded (``half``)."""
 
     def load(self, at: Standing, client: MaskingClient, rows: ClientRows) -> None:
         """Load the client's upload, computed from the public state, which is known now."""

@@ -53,7 +53,7 @@ class MaskingLayerConfig(Settings, section="protection"):
 
     @property
     def floor(self) -> TailFloor | None:
-        """The two rounds, if rows are kept back."""
+        """The two rounds, if rows below a floor are not sent."""
         return TailFloor(floor=self.tail_floor) if self.tail_floor > 1 else None
 
     @property
@@ -81,8 +81,8 @@ class MaskingLayerConfig(Settings, section="protection"):
     def corrupt_clients(self, *, cohort: int, n_clients: int) -> int:
         """Clients of a round that may work with the server.
 
-        All of the federation's where all clients take part; of a cohort drawn at random, more than
-        its share of them is a matter of luck, and this many are exceeded with 2^-41.
+        All of the federation's where all clients take part; a random cohort may hold more than its
+        share of them, and exceeds this number with probability 2^-41.
         """
         marked = int(Fraction(repr(self.corrupt)) * n_clients)
         if cohort >= n_clients:

@@ -8,7 +8,7 @@ curious one:
     curious  UPLOAD + ADVERTISE of the next | REVEAL + SHARES of the next
 
 The first round has two exchanges more before it. Only exchanges are shared: every round has keys,
-shares, context and beacon of its own, so what is revealed in one opens nothing in another. The
+shares, context and beacon of its own, so what is revealed in one reveals nothing of another. The
 halves are those of single rounds (``client``, ``server``), begun with ``Later``.
 """
 
@@ -60,7 +60,7 @@ class PipelinedServer:
     def step(self, inbox: Iterable[bytes]) -> list[Parcel]:
         """Take what clients answered in either round, and go on with both (``Hub.step``).
 
-        A next round that too few clients advertised for is given up; this one goes on.
+        If too few clients advertised for the next round, it is given up; this one goes on.
 
         Raises:
             ProtocolError: this round is aborted, or over.

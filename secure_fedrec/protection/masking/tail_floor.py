@@ -1,4 +1,4 @@
-"""Rows that few clients have are not summed: masked counts first, then the rows that may be.
+"""Rows that few clients have are not summed: masked counts come first, then the other rows.
 
 A sum over one client is that client's row, so a mask over a cohort hides nothing in the tail of the
 items. Suppressing rows after unmasking would hide nothing from the server. Hence two rounds:
@@ -10,7 +10,7 @@ items. Suppressing rows after unmasking would hide nothing from the server. Henc
 Each client derives the second layout itself from the counts that the server signed and refuses any
 other. What is left: sums over a few clients are equations in their vectors, so a floor raises what
 a search has to find at once, and does not hide any client; the counts show which rows only one
-client has, though neither that client nor the values; and the counts are the server's word. An
+client has, though neither that client nor the values; and the counts are what the server says. An
 active server would sign a count of five for a row that one client has, and be sent that row: so a
 configuration against one is refused. The floor holds against a curious server and against all who
 see the published sums.

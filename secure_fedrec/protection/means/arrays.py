@@ -3,8 +3,8 @@
 Updates are summed: the changes by training. A name and a dtype do not say whether an array is
 trained, so by default every array of floats is shared, but for BatchNorm's running statistics,
 which follow a client's data and no gradient. Whole numbers and flags (counters, masks) are never
-shared. An array that is not shared stays home: it is in no sum, takes no part in clip and noise,
-and is the server's own as it was. Where a module is at hand, ``trained`` names what is trained.
+shared. An array that is not shared stays home: it is not in a sum, is not clipped or noised, and
+stays as it is at the server. Where a module is at hand, ``trained`` names what is trained.
 
 Both ends select from the model of the round, by terms that they have settled. The arrays lie in the
 vector end to end, in ascending order of their names.
@@ -81,9 +81,9 @@ class SharedArrays:
         return {name: self._real(after, name) - self._real(before, name) for name in self.shapes}
 
     def moved_by(self, before: Arrays, mean: Arrays) -> dict[str, NDArray[Any]]:
-        """The model that has moved by a mean (``Mean.arrays``), each array of its dtype.
+        """The model changed by a mean (``Mean.arrays``), each array in its dtype.
 
-        Arrays that are not shared are the model's own.
+        Arrays that are not shared stay as they are.
 
         Raises:
             EncodingError: a value leaves an array's dtype.

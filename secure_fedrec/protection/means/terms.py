@@ -1,10 +1,10 @@
 """Means of arrays under masks, for any training loop: the terms that all parties fix first.
 
-A loop of one's own has arrays (what a client's model moved by), weights, and a server that wants
-their mean. ``MaskedMean`` and ``NoisedMean`` say which arrays are shared and how their mean is
-hidden, in one settings object that is equal on every host. What a round's halves of ``masking``
-must agree on follows from it, from the arrays that are shared and from what ``hosting.Standing``
-says of the attempt. How the halves' messages are carried does not matter here:
+A training loop has arrays (the change of a client's model), weights, and a server that wants their
+mean. ``MaskedMean`` and ``NoisedMean`` say which arrays are shared and how their mean is hidden, in
+one settings object that is equal on every host. What a round's halves of ``masking`` must agree on
+follows from it, from the arrays that are shared and from what ``hosting.Standing`` says of the
+attempt. How the halves' messages are carried does not matter here:
 ``engines.distributed.mean_site`` is one half's host.
 """
 
@@ -55,10 +55,10 @@ from secure_fedrec.protection.session import Role
 from secure_fedrec.settings import Bits, Count, Filled, OneOf, Positive, Settings, Share, Within
 
 _LARGEST: Final = 2.0**100
-"""Clip, and by its inverse the smallest: no product of two leaves a float."""
+"""Largest clip, and by its inverse the smallest: products of two stay finite floats."""
 _LABEL = b"secure-fedrec|v1|mean|"
 _NO_ROUND = sha256(_LABEL).digest()
-"""Stands for a statement's digest where settings are tried without a round."""
+"""Used in place of a statement's digest when settings are tried without a round."""
 _KEYS: Mapping[str, str] = MappingProxyType(
     {
         "ring": "protection",
@@ -70,7 +70,7 @@ _KEYS: Mapping[str, str] = MappingProxyType(
         "policy": "protection",
     }
 )
-"""Keys that a user wrote, by those of the packages that refuse."""
+"""Keys that a user wrote, by the keys that errors of packages name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -78,8 +78,8 @@ class Update:
     """One client's upload.
 
     Args:
-        arrays: what each array of the model moved by, of the model's shapes; those that are not
-            shared may be there, and are passed over.
+        arrays: change of each array of the model, in the model's shapes; arrays that are not shared
+            are ignored.
         weight: how much it counts, such as its number of examples; from 1.
         metrics: figures that are averaged with it, by name.
     """
@@ -105,7 +105,7 @@ class Mean:
 
 
 class _UnderMasks(Settings, section="protection"):
-    """What both ways have in common.
+    """Common settings of both ways.
 
     Args:
         adversary: the server that is withstood: "active" deviates from the protocol, and all
@@ -114,7 +114,8 @@ class _UnderMasks(Settings, section="protection"):
         dropout: largest fraction of clients that a round can lose.
         min_survivors: fewest clients in a sum.
         keeps_state: whether an app may train from what it has kept since earlier rounds, against an
-            active server, which then may set one client's apart and so open its update. Against
+            active server, which may then change what one client keeps and so read its update.
+            Against
             a curious one it always may.
         beacon: rounds of more than 128 clients against an active server mask on a sparse graph,
             which public randomness draws: that of the roster's "operator", who signs one value a
@@ -185,7 +186,7 @@ class _UnderMasks(Settings, section="protection"):
 
         Args:
             at: the attempt.
-            shared: what of the model is summed (``select``).
+            shared: the shared part of the model (``select``).
 
         Raises:
             ConfigError: no safe parameters for so few clients, or a ring that sums could leave.
@@ -199,7 +200,7 @@ class _UnderMasks(Settings, section="protection"):
     def _masks(
         self, clients: int, stated: bytes, layout: MeanLayout | SumLayout, bits: int, words: int
     ) -> MaskingConfig:
-        """The masking of a round, bound to everything that was settled."""
+        """The masking of a round, bound to all settings."""
         with renamed_keys(_KEYS):
             found = MaskingConfig.for_cohort(
                 clients,
@@ -225,19 +226,19 @@ class _UnderMasks(Settings, section="protection"):
 
 
 class MaskedMean(_UnderMasks):
-    """A weighted mean under masks: exact but for the rounding of each value to the ring's grid.
+    """A weighted mean under masks: exact except for the rounding of each value to the ring's grid.
 
     Every client rounds each value once, to a multiple of 2^-fraction_bits; from there to the
     quotient of the sums all arithmetic is of integers. So the mean is within 2^-(fraction_bits + 1)
     of the one of real numbers, a metric's within 2^-(fraction_bits + 1) limit / clip, for the
-    largest clip that there is. An array of a smaller one keeps more digits: it is scaled by the
-    largest power of two by which its clip fits into the largest.
+    largest clip. An array with a smaller clip keeps more digits: it is scaled by the largest power
+    of two for which its clip stays within the largest.
 
     Args:
         clip: largest magnitude of one value, or one for each array, by pattern of its name; of
             several patterns that match, the longest counts, of those the smallest clip. A larger
-            value is refused, never cut, and halts its client (``HaltedClient``): clip
-            before, where training may come to it.
+            value is refused, never cut, and halts its client (``HaltedClient``): clip before, if
+            training may reach it.
         max_weight: largest weight of one client, such as its number of examples.
         fraction_bits: binary digits kept after the point.
         metrics: metrics that are averaged under the masks as well, and the largest magnitude of
@@ -249,7 +250,7 @@ class MaskedMean(_UnderMasks):
 
     weighted: ClassVar[bool] = True
     rounds: ClassVar[int | None] = None
-    """Nothing is noised, so nothing is counted."""
+    """Without noise, no budget is counted."""
 
     clip: Positive | Annotated[Mapping[str, Positive], Filled()]
     max_weight: Count
@@ -344,7 +345,7 @@ class MaskedMean(_UnderMasks):
         return found
 
     def _scales(self, shared: SharedArrays) -> FloatArray:
-        """float64[d], powers of two: what each value is multiplied with, exactly, for the ring."""
+        """float64[d], powers of two: exact factors of the values for the ring."""
         scales = [_power(self._widest, bound) for bound in self._bounds(shared).values()]
         return np.repeat(scales, [prod(shape) for shape in shared.shapes.values()])
 
@@ -361,7 +362,7 @@ class MaskedMean(_UnderMasks):
         return self._masks(clients, stated, layout, layout.codec.bits, layout.words)
 
     def _layout(self, clients: int, length: int) -> MeanLayout:
-        """What the words are: a weight, then values and metrics times the weight.
+        """Layout of the words: a weight, then values and metrics times the weight.
 
         Raises:
             SumBudgetError: no ring is wide enough.
@@ -388,13 +389,13 @@ class MaskedMean(_UnderMasks):
 class NoisedMean(_UnderMasks):
     """A mean under masks, with Skellam noise inside: differential privacy against the server.
 
-    Every client counts alike, whatever its weight: weights would be told, or take noise of their
-    own. It clips all that it shares as one vector, and adds its share of the noise before it masks.
-    An array that is not shared has no part in either.
+    Every client counts equally, whatever its weight: weights would be released, or need noise. It
+    clips all that it shares as one vector, and adds its share of the noise before it masks. An
+    array that is not shared is neither clipped nor noised.
 
     Args:
         clip: largest L2 norm of what a client shares; a longer vector is shortened.
-        noise_multiplier: standard deviation of the noise that counts, over the clip; as
+        noise_multiplier: standard deviation of the noise that is counted, over the clip; as
             ``accounting.find_noise_multiplier`` gives it for a budget.
         rounds: how many rounds the budget is for; a client hands in as many noised vectors, and
             refuses one more.
@@ -483,7 +484,7 @@ class NoisedMean(_UnderMasks):
 
 
 def _power(widest: float, bound: float) -> float:
-    """The largest power of two whose product with a bound is within the widest."""
+    """The largest power of two whose product with a bound is within the largest bound."""
     digits = frexp(widest)[1] - frexp(bound)[1]
     return ldexp(1.0, digits - (ldexp(bound, digits) > widest))
 

@@ -5,15 +5,14 @@ Which party reads the sum depends on which holds the key (``paillier.key_holders
 - an *authority* opens it for the server, which goes on as it does with plain sums;
 - the *clients* open it for themselves, as in FedMF. The server keeps the public state encrypted and
   hands out tables that it cannot read; two clients decrypt the sums, take the algorithm's server
-  step and encrypt the next state. The aggregate that the engine is given holds the integers which
-  those two decrypted, so the engine's public state is the clients', and no view of the server has
-  either.
+  step and encrypt the next state. The engine's aggregate holds the integers which those two
+  decrypted, so the engine's public state is the clients'; the server's view contains neither.
 
 Clients send as many random words as they would ciphertexts, which a party without the key cannot
-distinguish, and plaintexts are added up beside.
+distinguish, and plaintexts are summed separately.
 
-A recorded upload shows as many words of a client's ciphertexts as the layout has: the rest of them
-is no more readable. Sizes are those of the whole messages.
+A recorded upload shows as many words of a client's ciphertexts as the layout has; the others are
+omitted. Recorded sizes are those of the whole messages.
 """
 
 from dataclasses import asdict
@@ -91,7 +90,7 @@ class EncryptedSum(HiddenSum):
         return table_bytes(table_layout(words), self.config.key_bits)
 
     def withstands(self, cohort: int) -> Withstood:
-        """No client with the server where every client holds the key; else any number."""
+        """No client may work with the server if every client holds the key; else any number."""
         if not self.held_by_clients:
             return Withstood()
         return Withstood(
@@ -115,7 +114,7 @@ class EncryptedSession(HiddenSession):
     collector: EncryptedSum
 
     def close(self) -> Aggregate:
-        """Check completeness, open the sum, and count what the protocol sends beside.
+        """Check completeness, open the sum, and count the protocol's other messages.
 
         Raises:
             ProtocolError: a message is missing, repeated or late.

@@ -9,8 +9,8 @@
 
 The halves take and give bytes and own no socket, thread or clock. Every client of the cohort takes
 part: a missing, repeated or malformed message refuses the step, and no sum is opened without all.
-What the arrangement promises, and against whom, is in ``key_holders``: without masks the authority
-cannot tell a sum from one upload, since any party can encrypt a count.
+The promises of the arrangement, and their adversaries, are in ``key_holders``: without masks the
+authority cannot tell a sum from one upload, since any party can encrypt a count.
 """
 
 from collections.abc import Sequence
@@ -33,7 +33,7 @@ class Authority(Half):
         plan: the agreement; its ``minimum`` is the authority's own.
         identity: the authority's.
         private: the private key.
-        last_round: the last round it answered, as it noted it; rounds only grow.
+        last_round: the last round that it has recorded as answered; rounds ascend.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class Authority(Half):
             raise ConfigError("paillier.private_key", private, "is not the key of the plan")
         self._decryptor = Decryptor(private)
         self.last_round = last_round
-        """The last round answered. Note it down before the answer is sent."""
+        """The last round answered. Record it before the answer is sent."""
 
     def step(self, inbox: Sequence[bytes]) -> list[Parcel]:
         """Answer the round after the last one that was answered (``Party.step``)."""

@@ -3,15 +3,15 @@
 Where the clients hold the key, every client's host has it, and the server's has the public state
 encrypted (``hosting.StateHidden``). A table reaches clients with what begins an attempt; round 1
 begins with the state that all know from the configuration, so there is no round 0. Tables are bound
-to their rounds and to the federation, all other messages to one attempt as well. That clients are
-given one table of a round, and updaters the sum of all, is what an honest-but-curious server keeps
-to.
+to their rounds and to the federation, all other messages to one attempt as well. It is assumed
+(honest-but-curious server) that all clients get the same table of a round, and updaters the sum of
+all uploads.
 
-An authority has a host of its own, and the private key is on no other. It opens one sum of a
-round: its journal holds what it opened before the sum leaves. One that was lost
-on its way is opened again in a later attempt if it is the same to the last word; another would
-show, as a difference, who is in one of the two alone. Which ciphertexts it is sent is the server's
-word: that they are the sum of all is what an honest-but-curious server keeps to.
+An authority has its own host, the only one with the private key. It opens one sum of a round, which
+it records in its journal before it sends the result. If the result was lost, the sum is opened
+again in a later attempt if all words are equal; the difference of two sums would show clients that
+are in one of them alone. It cannot check that the ciphertexts are the sum of all uploads: that is
+assumed of an honest-but-curious server.
 """
 
 from collections.abc import Iterable, Sequence
@@ -164,7 +164,7 @@ class _HostedCiphertexts(NoHelpers):
         )
 
     def _require_enough(self, at: Standing) -> None:
-        """Refuse what the server's word makes too few."""
+        """Refuse sums of too few clients, by the number that the server states."""
         least = self._collector.min_survivors
         if len(at.clients) < least:
             raise ProtocolError(
@@ -301,7 +301,7 @@ class HostedTables(_HostedCiphertexts, StateHidden):
 
     @override
     def half(self, at: Standing, identity: Identity, journal: Journal, rows: ClientRows) -> Once:
-        """A client's half, which has read the state."""
+        """A client's half, after it has read the state."""
         if self._holder is None:
             raise ProtocolError(f"{identity.node} has not read the public state")
         self._require_enough(at)
@@ -323,7 +323,7 @@ class HostedTables(_HostedCiphertexts, StateHidden):
         return Once(half, journal, at)
 
     def _plan(self, at: Standing, clients: IntArray) -> Plan:
-        """What hosts agree on: tables are of the federation, all else of one attempt."""
+        """The agreement of hosts: tables are bound to the federation, all else to one attempt."""
         table, series = table_layout(_held(at).words), b"tables|" + at.series
         return self._agreed(at, clients, series, table=table, attempt=_attempt(at))
 

@@ -1,6 +1,6 @@
 """The holders of the decryption key, and what each choice promises against which parties.
 
-Paillier alone does not bind what is decrypted to what should be: a party that may ask for
+Paillier alone does not restrict which ciphertexts are decrypted: a party that may ask for
 decryption can ask for any ciphertext, and any party can make a ciphertext that claims to be a sum
 of many. So each way of holding the key has adversaries that it withstands, and the others are
 refused when the configuration is read.
@@ -69,8 +69,8 @@ class KeyHolding:
         holder: "clients" (all share one private key, as in FedMF: Chai, Wang, Chen and Yang,
             "Secure federated matrix factorization", IEEE Intelligent Systems 2021) or "authority"
             (a party of its own, which decrypts sums and nothing else).
-        masked: clients add pairwise masks inside the slots, so that nothing but the sum of the
-            whole cohort means anything.
+        masked: clients add pairwise masks inside the slots, so that only the sum of the whole
+            cohort can be read.
         adversary: whom the round must withstand.
 
     Raises:

@@ -25,7 +25,7 @@ _ENCRYPTED = Claim(
 
 
 def _hosted(collector: EncryptedSum) -> HostedEncryption | HostedTables:
-    """By who holds the key."""
+    """Settings by the holder of the key."""
     return HostedTables(collector) if collector.held_by_clients else HostedEncryption(collector)
 
 

@@ -1,7 +1,7 @@
-"""To and from python-paillier (``phe``), for integers.
+"""Conversion to and from python-paillier (``phe``), for integers.
 
 ``phe`` is GPL-3.0 and comes with the extra ``paillier``. This is the only module that imports it,
-and nothing imports this module: what does not talk to ``phe`` neither needs it nor loads it.
+and nothing imports this module: so other code neither needs nor loads ``phe``.
 
 Interoperation covers integer plaintexts at exponent 0. An ``EncryptedNumber`` carries its exponent
 in the clear, and for a float that exponent tells the magnitude; a ciphertext at another exponent is

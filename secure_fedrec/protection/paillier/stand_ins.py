@@ -1,4 +1,4 @@
-"""Random words in the place of ciphertexts, and what the protocol would send beside them."""
+"""Random words in place of ciphertexts, and the protocol's other messages."""
 
 from collections.abc import Sequence
 
@@ -41,7 +41,7 @@ class StandIns:
         self._plain: RingArray | None = None
 
     def hide(self, part: DenseWords) -> RingArray:
-        """Random words; the plain ones are added up beside."""
+        """Random words; the plain ones are summed separately."""
         more: RingArray = part.words.sum(axis=0, dtype=part.words.dtype)
         self._plain = more if self._plain is None else self._plain + more
         zeros = np.zeros(len(part.clients), dtype=np.int64)

@@ -1,4 +1,4 @@
-"""Identified uploads, which nothing hides: the server adds them up."""
+"""Identified uploads, in clear: the server adds them up."""
 
 from dataclasses import dataclass
 
@@ -16,12 +16,12 @@ from secure_fedrec.wire import Step, Traffic, Wire
 
 
 class DirectSum(TableCollector):
-    """Collector of identified uploads, which nothing hides."""
+    """Collector of identified uploads, in clear."""
 
     traits: Traits = AS_BEFORE
 
     def simulated(self, round_: int, participants: IntArray, wire: Wire) -> "DirectSession":
-        """One round, in which nothing is hidden."""
+        """One round of uploads in clear."""
         return DirectSession(self, round_, participants, wire)
 
     def traffic(self, rows: IntArray, virtual: IntArray) -> tuple[Traffic, ...]:

@@ -1,4 +1,4 @@
-"""Plain sums as a record: what stands where no layer forms the sum."""
+"""Plain sums as a record, used if no layer forms the sum."""
 
 from typing import Any
 

@@ -15,7 +15,7 @@ from secure_fedrec.wire import Wire
 
 
 class PlainServer(HostedSum):
-    """The server of one attempt: adds up the rows of those who are heard.
+    """The server of one attempt: adds up the rows of the clients that answer.
 
     Args:
         collector: sizes and ring.

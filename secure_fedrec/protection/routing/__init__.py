@@ -5,11 +5,11 @@ of an epoch), ``onions`` (one layer per hop), ``mix`` (what a mix does), ``recei
 can check), ``endpoint`` (both ends).
 
 It hides which sender a message came from, within the cells of the same batches, from an adversary
-that watches all lines and runs all nodes but one mix of the path. Assumed: every party holds the
-same authentic directory, and senders hand in the same number of cells. Not hidden: who takes part,
-when, and how many cells each recipient gets. Cells have no authentic sender: a mix may replace
-them, as their senders see in the receivers' lists of receipts, and may insert others, which is not
-detected.
+that observes all traffic and runs all nodes except one mix of the path. Assumed: every party holds
+the same authentic directory, and senders hand in the same number of cells. Not hidden: who takes
+part, when, and how many cells each recipient gets. Cells have no authentic sender: a mix may
+replace them, as their senders see in the receivers' lists of receipts, and may insert others, which
+is not detected.
 
     message --cut--> fragments --wrap--> cells --MixNode x layers--> cells --Endpoint--> message
 """

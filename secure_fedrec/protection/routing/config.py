@@ -35,8 +35,9 @@ class RoutingLayerConfig(Settings, section="protection"):
     def routing(self) -> RoutingConfig:
         """Sizes of the mix network.
 
-        Denoisers' clients differ in their numbers of cells, which have no public bound and so
-        cannot stand for senders: ``RoutedDenoisers.open`` counts those, and a round is one batch.
+        Denoisers' clients send different numbers of cells without a public bound, so numbers of
+        cells do not tell numbers of senders: ``RoutedDenoisers.open`` counts senders, and a round
+        is one batch.
         """
         return RoutingConfig(
             layers=self.layers, cell_bytes=self.cell_bytes, kem=self.kem, min_batch=LEAST_SENDERS

@@ -10,7 +10,7 @@ Layout of a directory, version 1, little-endian:
     u16 mixes of layer 0 | their keys | ... | u16 recipients | their keys
 
 Its SHA-256 enters the ``info`` of every layer of every onion: a sender who was given another
-directory than the mixes hold is cut off, and cannot be told apart by the keys it was given.
+directory than the mixes hold cannot send cells, and so cannot be recognised by its keys.
 """
 
 import struct
@@ -25,9 +25,9 @@ from secure_fedrec.protection.routing.sealing import KEMS, Kem, KemName, Sealing
 from secure_fedrec.settings import Settings, Unit, Within
 
 CELL_HEADER = struct.Struct("<BBHI")
-"""In front of every cell: version, layer, node, epoch."""
+"""Header of every cell: version, layer, node, epoch."""
 NEXT_HOP = struct.Struct("<H")
-"""In front of the inner onion: the node of the next layer."""
+"""Prefix of the inner onion: the node of the next layer."""
 LEAST_SENDERS = 2
 """A batch with the cells of one sender does not hide that sender."""
 
@@ -50,7 +50,7 @@ class RoutingConfig(Settings, section="routing"):
         kem: key encapsulation, "x25519" or "mlkem768-x25519".
         min_batch: fewest cells that a mix shuffles and forwards together. It counts cells, not
             senders, whom a mix cannot tell apart: where every sender hands in n cells, set it to
-            at least ``LEAST_SENDERS * n``, so that no batch is one sender's alone.
+            at least ``LEAST_SENDERS * n``, so that every batch has cells of several senders.
 
     Raises:
         ConfigError: a field is out of range, or no payload fits the cell.

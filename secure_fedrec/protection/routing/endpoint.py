@@ -53,7 +53,7 @@ def send(
         recipient: number of the recipient.
         cells: public number of cells; how many are returned.
         directory: keys of the epoch.
-        sent: notes what is handed in, to look for it in the recipient's list of receipts.
+        sent: records the cells, to look for them in the recipient's list of receipts.
 
     Returns:
         Cells in a uniformly random order, each over a path of its own.
@@ -116,7 +116,7 @@ class Endpoint:
         self._unsigned[directory.epoch] = []
 
     def retire(self, epoch: int) -> None:
-        """Forget an epoch, and the cells of it that were not signed for.
+        """Forget an epoch, and its cells without a receipt.
 
         Raises:
             ProtocolError: the endpoint holds no key of it.
@@ -168,7 +168,7 @@ class Endpoint:
 
         Args:
             batch: number of the batch within the epoch, beyond the last one signed for: two lists
-                of one batch would convict this endpoint.
+                of one batch would prove misconduct of this endpoint.
             identity: signing key of this endpoint.
 
         Raises:

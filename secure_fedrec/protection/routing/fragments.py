@@ -6,7 +6,7 @@ What a recipient finds inside a cell, version 1, little-endian:
     payload [length] | zeros to the end
 
 All pieces but the last of a message are full. A cover piece (``Kind.DUMMY``, ``Kind.LOOP``) has no
-payload. There is exactly one encoding of every piece, and anything else is refused.
+payload. Every piece has exactly one encoding; other bytes are refused.
 """
 
 import secrets
@@ -108,9 +108,9 @@ class _Unfinished:
 class Reassembler:
     """Puts messages together at the recipient, whatever order their pieces arrive in.
 
-    Senders are anonymous and may declare any number of pieces, so room is taken by the pieces that
-    came, never by those still to come. A piece that makes its message whole takes none: messages
-    of one piece always pass.
+    Senders are anonymous and may declare any number of pieces, so memory is used for pieces that
+    arrived, not for announced ones. A piece that completes its message is not stored: messages of
+    one piece always pass.
 
     Args:
         limit: most bytes of pieces held at once, each counted with its header.

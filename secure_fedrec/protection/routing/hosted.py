@@ -3,9 +3,9 @@
 Every mix and every recipient makes an opening key per attempt and signs its public half; all of
 them together are the attempt's directory, which each party puts together itself, under the signing
 keys on the roster. A sender hands all its cells to the first mix in one signed message, and that
-mix forwards nothing before it has the cells of every sender: the carrier of the messages sees who
-hands in how many cells, as on any line to a mix, and cannot make up a batch of his own. From mix to
-mix a batch is signed by the one before.
+mix forwards nothing before it has the cells of every sender: the carrier of the messages sees how
+many cells each sender hands in, as on any connection to a mix, and cannot compose a batch. Between
+mixes, a batch is signed by its sending mix.
 
 Bodies of the messages, little-endian, in envelopes of the family ``ROUTING``:
 
@@ -171,7 +171,7 @@ class PathEnd(_OnPath):
     _directory: Directory | None = None
 
     def step(self, inbox: Sequence[bytes]) -> list[Parcel]:
-        """Answer a prompt with a key, the list of keys with nothing; then do the part's work.
+        """Answer a prompt with a key, and the list of keys with no message; then handle cells.
 
         Raises:
             ProtocolError, WireError: it is refused.
@@ -192,7 +192,7 @@ class PathEnd(_OnPath):
         raise NotImplementedError
 
     def _answer(self, inbox: Sequence[bytes]) -> list[Parcel]:
-        """The part's work on the cells that come then."""
+        """Handle the cells that come after the keys."""
         raise NotImplementedError
 
     def _cells(self, inbox: Sequence[bytes], layer: int, due: Sequence[Node]) -> list[bytes]:
@@ -302,9 +302,9 @@ class HostedMix(PathEnd):
         self._mix.rotate(directory, key)
 
     def _answer(self, inbox: Sequence[bytes]) -> list[Parcel]:
-        """All cells, in an order of this mix's own, to where they go next: once an attempt.
+        """All cells, randomly ordered, to their next nodes; once per attempt.
 
-        With batches of few cells, the party that hands them in would see which come out.
+        With small batches, the party that hands cells in would recognise them in the output.
 
         Raises:
             ProtocolError: they have gone already, or there are fewer cells than senders.

@@ -1,4 +1,4 @@
-"""Receipts of a simulated round: what its receivers would sign for, and its senders look for.
+"""Receipts of a simulated round: the entries that receivers would sign and senders look for.
 
 Where ``routing.receipts`` hashes fragments under a salt, a simulated round hashes messages under a
 key of its own: everything in them, and their tag, which stands for the random bits of a cell. A
@@ -81,7 +81,7 @@ def count_receipts(
         cells: int64[D], cells that each receiver signs for.
         signers: int64[D], client numbers of the receivers; None where the server is the receiver.
         readers: int64[P], clients that sent cells. They read the lists of all receivers, since
-            asking for one would name theirs.
+            asking for one would reveal their receiver.
     """
     sizes = receipt_bytes(0) + (receipt_bytes(1) - receipt_bytes(0)) * cells
     if signers is not None:

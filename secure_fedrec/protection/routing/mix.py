@@ -27,10 +27,10 @@ def layer_of(node: Node) -> int:
 class MixNode:
     """One mix.
 
-    It hides from all other parties which cell that came in became which cell of the batch. The
-    senders of a batch are the anonymity set: ``min_batch`` counts cells, and a party that inserts
-    all other cells of a batch finds the remaining ones; cells that parties send to themselves
-    (``Endpoint.loop``) show such floods.
+    It hides from all other parties which incoming cell became which cell of the batch. The senders
+    of a batch are the anonymity set: ``min_batch`` counts cells, and a party that inserts all other
+    cells of a batch finds the remaining ones; cells that parties send to themselves
+    (``Endpoint.loop``) detect such floods.
 
     Args:
         layer: layer of the node, from 0.
@@ -93,7 +93,7 @@ class MixNode:
     def step(self, inbox: Sequence[bytes]) -> list[Parcel]:
         """Take cells in, leave out refused ones, and forward a batch that is ready (``Party``).
 
-        A cell that is left out is missed by its sender, in the recipient's list of receipts.
+        The sender of an omitted cell finds that it is missing in the recipient's list of receipts.
 
         Raises:
             ProtocolError: no batch is large enough.

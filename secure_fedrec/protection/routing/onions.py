@@ -1,4 +1,4 @@
-"""Onions: a fragment sealed once per hop, and what a hop does to open its layer.
+"""Onions: a fragment sealed once per hop, and how a hop opens its layer.
 
 A cell is a header (version, layer, node, epoch) and a box sealed to that node:
 
@@ -6,7 +6,7 @@ A cell is a header (version, layer, node, epoch) and a box sealed to that node:
            = header(layer, node) | seal(fragment)                              at the recipient
 
 The header is not sealed but bound: it is part of the box's ``info``, with the directory's digest.
-A mix writes the next header itself, from what it found inside. Sizes are those of
+A mix writes the next header itself, from the opened content. Sizes are those of
 ``RoutingConfig.size_at``; as every hop checks them and every box is authenticated, a cell changed
 in any bit is refused at the next honest hop and cannot be recognised at the end of the path.
 
@@ -47,7 +47,7 @@ def wrap(fragment: Fragment, *, path: Sequence[int], recipient: int, directory: 
     """Seal a fragment for its path; the cell to hand to the first mix.
 
     Args:
-        fragment: what the recipient is to find.
+        fragment: content for the recipient.
         path: node of every layer of mixes.
         recipient: node at which the path ends.
         directory: keys.
@@ -163,7 +163,7 @@ class CellOpener:
         Raises:
             ProtocolError: the cell is of another version, node, epoch or size, is a replay, fails
                 authentication, or its key has opened as many cells as it may. The cell is dropped
-                and the node is as before.
+                and the node's state does not change.
         """
         epoch = self._epoch_of(cell)
         directory, kem = epoch.directory, epoch.directory.config.mechanism

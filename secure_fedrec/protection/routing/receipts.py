@@ -1,4 +1,4 @@
-"""Receipts: each sender finds its cells in one public list of their receiver, or ends the round.
+"""Receipts: a sender must find its cells in one public list of their receiver, or ends the round.
 
 A box authenticates no sender, so a mix can keep a cell and forward one of its own in its place: the
 receiver cannot tell. Its sender can. Every cell carries 128 random bits (the message id of its
@@ -13,20 +13,20 @@ A list, version 1, little-endian:
 
     entry = first 8 bytes of SHA-256(domain, head, salt, SHA-256(domain, fragment))
 
-Entries ascend, so their order tells nothing, and none occurs twice: there is one encoding of every
-list, and anything else is refused. All senders read whole lists, so entries are short: the salt is
-drawn when all cells are in, and a missing cell of one among n is overlooked with odds n / 2^64, at
-most 2^-42 for the cells that a key opens.
+Entries ascend, so their order tells nothing, and none occurs twice: every list has one encoding,
+and other bytes are refused. All senders read whole lists, so entries are short: the salt is drawn
+when all cells are in, and a missing cell of one among n is overlooked with odds n / 2^64, at most
+2^-42 for the cells that a key opens.
 
 Shown: a cell that was dropped, altered or replaced, to its sender, dummies included. *Not* shown: a
 cell that was put in besides (where the number of cells is public, counting them shows it), and that
 a receiver which signs for a cell also used it. A receiver could give each sender a list of its own
 with one entry left out, and see by the one who complains whose cell that was: hence one list for
 all. Senders compare digests (``receipt_digest``) over a path that the receiver does not control;
-two lists for one batch under one signature convict it (``equivocates``). That path, the signing
-keys and the directory must be authentic. With a list that leaves out one entry for all senders, the
-receiver still learns the sender from the complaint, at the price of a round: complaints belong on
-the mixes, too.
+two signed lists for one batch prove its misconduct (``equivocates``). That path, the signing keys
+and the directory must be authentic. With a list that leaves out one entry for all senders, the
+receiver still learns the sender from the complaint, and the round is lost; so complaints should be
+sent through the mixes, too.
 """
 
 import struct
@@ -178,7 +178,7 @@ class SentCells:
         self._fragments: dict[int, list[bytes]] = {}
 
     def add(self, recipient: int, fragments: Iterable[bytes]) -> None:
-        """Note encoded fragments that went to a recipient."""
+        """Record encoded fragments that were sent to a recipient."""
         held = self._fragments.setdefault(recipient, [])
         held += [fragment_digest(fragment) for fragment in fragments]
 
@@ -187,8 +187,8 @@ class SentCells:
     ) -> None:
         """Check that every cell of this sender stands in the list of its recipient.
 
-        Every entry is looked for before anything is said, and the error is the same whichever is
-        missing: the message names neither cell nor recipient.
+        All entries are searched before an error is raised, and the error is the same whichever is
+        missing: it names neither cell nor recipient.
 
         Args:
             receipts: lists of all recipients, in any order.

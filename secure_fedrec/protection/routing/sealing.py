@@ -1,10 +1,10 @@
 """Sealing a byte string to a public key: HPKE (RFC 9180), base mode, one message per encapsulation.
 
 Two key encapsulations are offered: X25519, and the hybrid of ML-KEM-768 and X25519, which stays
-secret while either holds. Key derivation is HKDF-SHA256, encryption AES-256-GCM.
+secret while either is secure. Key derivation is HKDF-SHA256, encryption AES-256-GCM.
 
-Base mode authenticates no sender. What a box is for (protocol, place, epoch, ...) goes into
-``info``, which both ends compute and none transmits: a box opened under any other ``info`` fails
+Base mode authenticates no sender. The purpose of a box (protocol, place, epoch, ...) is in
+``info``, which both ends compute and neither sends: a box opened under any other ``info`` fails
 like a damaged one. ``info`` is written by ``labelled``, so that no two lists of parts collide.
 """
 

@@ -34,7 +34,7 @@ class Beacon(Protocol):
     """A source of public randomness."""
 
     def values(self) -> Mapping[int, bytes]:
-        """All that was published so far and is verified: 32 bytes by epoch, from 1 on.
+        """All verified values published so far: 32 bytes by epoch, from 1 on.
 
         Raises:
             ConfigError: something in it is not signed as it has to be.
@@ -46,7 +46,7 @@ class Asked(Protocol):
     """Capability of a source: it is told when a value is due, and may publish it then."""
 
     def ask(self, epoch: int) -> None:
-        """The keys of an epoch's round are there."""
+        """Told that the keys of an epoch's round are present."""
 
 
 class SignedBeacon:

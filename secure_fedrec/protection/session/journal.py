@@ -3,33 +3,34 @@
 Two different answers to one round could open a client's mask, so a client that crashed and came
 back must not answer again from fresh keys. Two answers over one public state could show a vector as
 a difference, so what was revealed for a federation, state and purpose is revealed once, in whatever
-round, cohort and ring (``statement``); before anything was, a failed round may be tried again. The
-journal is written, and on disk, before the message that it records is handed out. It holds no
+round, cohort and ring (``statement``); before the first reveal, a failed round may be tried again.
+The journal is written, and on disk, before the message that it records is handed out. It holds no
 secret in clear: a reveal is stored as the encrypted message that was sent.
 
 Rounds are numbered by the first 8 bytes of their identity, and a journal begins each number at most
 once, in ascending order, none more than 2^20 beyond the last one begun or the floor that the
-operator signed in the roster: one SETUP cannot use up the numbers that are left. A round that was
-begun but not revealed when the process died is lost to this client: the keys were never stored.
+operator signed in the roster: one SETUP cannot use up the remaining numbers. A round that was begun
+but not revealed when the process died is lost to this client: the keys were never stored.
 
 Two rounds may be open at once: one whose keys are agreed on (``ready``), and before it one whose
 vector was sent (``sent``), which may still be revealed in. ``begin`` gives up the first, ``upload``
-the second: so at most one vector of a client waits to be opened, and keys of a round that a later
-one was begun over serve nothing.
+the second: so at most one vector of a client waits to be opened, and keys of a round that was given
+up for a later one are useless.
 
 A host also counts here the public states that its client has computed from, however the attempts
-ended (``compute``): a server that names states of its choice, and opens nothing, would else learn
-from every one which clients bear it. What a client has paid in noise is counted as well
-(``spend``), and the round noted that it sits out: no copy of its other files takes that back.
+ended (``compute``): a server that names states of its choice, and does not finish rounds, could
+otherwise learn from each state which clients compute from it. A client's noised vectors are counted
+as well (``spend``), and the round that it skips is recorded; restoring its other files does not
+undo that.
 
-A journal's *generation* is the number of rounds that it has begun. It goes out with ADVERTISE,
-signed, and peers keep the highest that each signing key has shown. An old copy that was restored
-has begun fewer rounds, and cannot show a higher number before it has begun as many again: peers
-name its owner and leave the round. A journal belongs to the client that first begins a round in it,
-so files that were mixed up are refused. Two copies go unnoticed. One is a copy taken after the last
-ADVERTISE that another party saw: one reveal may be missing in it, and so the record of one state.
-The other is an old copy with which an active server begins as many rounds again, by set-ups that it
-does not pass on. So an old copy is not to be put back at all.
+A journal's *generation* is the number of rounds that it has begun. It is sent with ADVERTISE,
+signed, and peers keep the highest one of each signing key. An old copy that was restored has begun
+fewer rounds, and cannot show a higher number before it has begun as many again: peers name its
+owner and leave the round. A journal belongs to the client that first begins a round in it, so files
+that were mixed up are refused. Two copies go unnoticed. One is a copy taken after the last
+ADVERTISE that another party saw: it may lack one reveal, and so the record of one state. The other
+is an old copy with which an active server begins as many rounds again, by set-ups that it does not
+pass on. So an old copy is not to be put back at all.
 """
 
 import os
@@ -57,7 +58,7 @@ MOST_STATES_BESIDE: Final = 3
 class MemoryJournal:
     """A client's record of what it commits to.
 
-    This one dies with the process: for simulations and tests. Another one overrides ``_save``.
+    This one is kept in memory only: for simulations and tests. Another one overrides ``_save``.
     """
 
     def __init__(self) -> None:
@@ -118,11 +119,11 @@ class MemoryJournal:
         self._save(replace(held, computed=held.computed + 1, computed_from=state))
 
     def sits_out(self, round_: int) -> bool:
-        """Whether a round is sat out."""
+        """Whether the client skips a round."""
         return round_ == self._held.sat_out
 
     def sit_out(self, round_: int) -> None:
-        """Record that a round is sat out, whole, whatever its attempts begin with."""
+        """Record that the client skips a whole round, with all its attempts."""
         if not self.sits_out(round_):
             self._save(replace(self._held, sat_out=round_))
 
@@ -269,7 +270,7 @@ class MemoryJournal:
         self._save(self._with(place, ticket))
 
     def parked(self, round_id: bytes) -> bool:
-        """Whether a saved state may be gone on with, so that no half in memory may."""
+        """Whether a saved state may be gone on with, so that halves in memory may not."""
         place = self._held.open(round_id)
         return place != "" and getattr(self._held, place) != b""
 
@@ -384,7 +385,7 @@ class FileJournal(MemoryJournal):
 
     @property
     def interrupted(self) -> bool:
-        """Whether a round was begun and not revealed in: after a restart it is lost."""
+        """Whether a round was begun without a reveal: after a restart it is lost."""
         held = self._held
         return held.generation > 0 and (held.ready != NO_ROUND or not held.message)
 

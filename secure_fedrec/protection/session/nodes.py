@@ -49,7 +49,7 @@ class Node:
 
 @lru_cache(maxsize=4096)
 def node_of(role: int, number: int) -> Node:
-    """The party that two numbers of a message name; a host reads the same few again and again.
+    """The party that two numbers of a message name; cached, since they repeat.
 
     Raises:
         WireError: there is none.

@@ -1,9 +1,9 @@
-"""One interface for every half of a protocol, and the driver that takes them to the end of a round.
+"""One interface for every half of a protocol, and the driver that runs them through a round.
 
 A half is a ``Party``: ``step`` takes the messages that came for it and gives those that it sends,
 bytes in and bytes out. It owns no socket, thread or clock. The server's half is the ``Hub``: it
-says what it awaits and when it is done, and goes on with those who were heard when the host's
-patience is over.
+says what it awaits and when it is done, and continues with the parties that answered when the
+host's timeout is over.
 
 The driver (``drive``) knows neither a protocol nor where the others are. It hands what the hub
 sends to a ``Channel`` and what comes back to the hub. ``MemoryChannel`` has all other parties in
@@ -55,7 +55,7 @@ class Party(Protocol):
 
 
 class Hub(Party, Protocol):
-    """The half through which a round goes."""
+    """The half that coordinates a round."""
 
     def step(self, inbox: Iterable[bytes]) -> list[Parcel]:
         """Take all messages, each as it comes, and give messages (``Party.step``)."""
@@ -91,18 +91,18 @@ class Channel(Protocol):
 
 
 Carrier = Callable[[Sequence[Parcel]], Sequence[Parcel]]
-"""Gives the messages that arrive, of those that were sent."""
+"""Gives those of the sent messages that arrive."""
 
 
 class MemoryChannel:
     """All parties but the hub, in this process.
 
-    A party that refuses what it is sent is silent, and ``refused`` says why. Without a carrier one
-    party's answer is with the hub before the next party works, and no more than one is in memory.
+    A party that refuses what it is sent is silent, and ``refused`` says why. Without a carrier the
+    hub gets one party's answer before the next party works, so only one is in memory.
 
     Args:
         parties: the halves.
-        carrier: stands between sender and receiver; by default everything arrives.
+        carrier: delivers messages; by default all of them arrive.
         passes: which messages are not lost before that; by default all.
     """
 
@@ -140,7 +140,7 @@ class MemoryChannel:
                 self._refused[node] = str(error)
 
     def _delivered(self, sent: Iterable[Parcel]) -> Iterator[bytes]:
-        """Put what arrives before its receivers; what is for the server is given."""
+        """Deliver messages to their receivers, and give those for the server."""
         kept = filter(self._passes, sent) if self._passes is not None else sent
         for parcel in kept if self._carrier is None else self._carrier(list(kept)):
             if parcel.receiver in self._parties:
@@ -183,7 +183,7 @@ def replies_to(
 
 
 def refusals_of(inbox: Iterable[bytes], receive: Callable[[bytes], None]) -> str:
-    """Take messages of which some may be refused; clauses that say why those were."""
+    """Take messages of which some may be refused; clauses with the reasons."""
     reasons = []
     for data in inbox:
         try:
@@ -204,7 +204,7 @@ def one_of_each(
     Args:
         inbox: the messages.
         read: sender and content of one, or refuses it.
-        due: the parties that must be heard.
+        due: the parties that must answer.
         kind: name of the awaited message, for error messages.
 
     Raises:
@@ -232,7 +232,7 @@ def run_in_memory(
     carrier: Carrier | None = None,
     between: Callable[[str], None] | None = None,
 ) -> Mapping[Node, str]:
-    """Take a round to its end whose parties are all in this process (arguments: ``drive``).
+    """Run a round whose parties are all in this process (arguments: ``drive``).
 
     Returns:
         Why parties sent nothing, by node (``MemoryChannel.refused``).
@@ -256,7 +256,7 @@ def drive(
     timeout: float | None = None,
     between: Callable[[str], None] | None = None,
 ) -> None:
-    """Take a round to its end.
+    """Run a round to its end.
 
     Args:
         hub: the server's half, not started.

@@ -34,13 +34,13 @@ def encode_records(records: Mapping[int, bytes]) -> bytes:
 
 
 def read_marks(data: bytes, count: int, name: str) -> BoolArray:
-    """A bitmap of ``count`` clients, which is all of some bytes of a message."""
+    """A bitmap of ``count`` clients that fills some bytes of a message."""
     with Reader(data, name) as reader:
         return reader.marks(count)
 
 
 def read_records(data: bytes | memoryview, size: int, name: str) -> dict[int, bytes]:
-    """Records of ``size`` bytes, which are all of some bytes (``Reader.records``)."""
+    """Records of ``size`` bytes that fill some bytes (``Reader.records``)."""
     with Reader(data, name) as reader:
         return reader.records(size)
 
@@ -54,7 +54,7 @@ def first_records(
 
 
 def read_listed(layout: struct.Struct, data: bytes, name: str) -> tuple[Any, ...]:
-    """The parts of a fixed layout that ends in a count, and in its place so many client numbers."""
+    """The parts of a layout that ends in a count, with as many client numbers in its place."""
     with Reader(data, name) as reader:
         *parts, count = layout.unpack(reader.take(layout.size))
         return (*parts, reader.ids(count))

@@ -1,8 +1,8 @@
 """The parties that may take part and their signing keys, listed and signed by an operator.
 
 A party pins the operator's public key. The server relays the roster but cannot change it; if the
-operator is the server, nothing stops it from enrolling parties of its own, and only the
-honest-but-curious claims are left.
+operator is the server, it can enrol parties of its own, and only the honest-but-curious claims
+hold.
 
 The operator also signs a floor of the round numbers, from its own knowledge of where the federation
 is: how far ahead a server may jump is counted from it (``session.journal``), so that a
@@ -71,7 +71,7 @@ class Identity:
         return f"Identity({self.node})"
 
     def save(self, path: Path) -> None:
-        """Write the file, for its owner only, whole or not at all.
+        """Write the file atomically, for its owner only.
 
         Raises:
             OSError: it cannot be written.
@@ -255,7 +255,7 @@ class Roster:
         )
 
     def save(self, path: Path) -> None:
-        """Write the signed bytes, whole or not at all.
+        """Write the signed bytes atomically.
 
         Raises:
             OSError: they cannot be written.
@@ -269,9 +269,9 @@ class Roster:
         Args:
             path: the file.
             operator: the pinned key.
-            least_version: the last one known; an older roster is refused. Nothing else tells an
-                old roster from a new one: without it every version that the operator ever signed is
-                taken, also one whose keys were withdrawn since.
+            least_version: the last one known; an older roster is refused. Only this detects an old
+                roster: without it every version that the operator signed is accepted, including one
+                with keys that were withdrawn since.
 
         Raises:
             ConfigError: it cannot be read.

@@ -1,21 +1,21 @@
-"""What a round agrees on: all that an honest client's upload follows from, beside its own data.
+"""Agreement of a round: all that determines an honest client's upload, besides its own data.
 
-A client computes from the public state, but also by the round's number (where step sizes decay), by
+A client computes from the public state, and by the round's number (where step sizes decay), by
 instructions (a learning rate) and by the version of its code. A server that told two clients of
-different ones would know what the others' uploads come to, zeros perhaps, and hold the upload of
-the last in the sum. So every host makes the round's *statement* itself (``Statement``), of what it
-is going to compute from, and what its protocol hides by is bound to the statement's digest: clients
-of two statements have no sum together. The server's word for any of it would be worth nothing.
+different ones could know the others' uploads (zeros, for instance), and so read the upload of the
+last from the sum. So every host makes the round's *statement* itself (``Statement``), of its
+inputs, and the protocol's masks are bound to the statement's digest: clients with different
+statements have no common sum. Statements of the server are not used for it.
 
 Not in it is the client's own past: private tables follow from the attempts that they took part in,
-and which of these were summed is the server's word so far (SECURITY.md, limits).
+and only the server says which of these were summed (SECURITY.md, limits).
 
-Two sums over one state whose cohorts differ by one client give that client's vector away. So a
-client reveals once for one federation, state and purpose (``Statement.once``, ``journal``): the
-round, the cohort and the ring do not count there, since a server could vary them. That does not
-stop a second sum: other clients' reveals open the vector of one that was not asked to reveal, which
-then takes the state again; and a state that differs in the last digit of one parameter is another
-state. What the sums differ by is the vectors of a few. Only noise bounds that.
+Two sums over one state whose cohorts differ by one client reveal that client's vector. So a client
+reveals once for one federation, state and purpose (``Statement.once``, ``journal``): the round, the
+cohort and the ring do not count there, since a server could vary them. That does not stop a second
+sum: other clients' reveals open the vector of one that was not asked to reveal, which then takes
+the state again; and a state that differs in the last digit of one parameter is another state. The
+difference of the sums is the vectors of a few clients. Only noise bounds that.
 
 Encoding, version 1: u8 version, then each field in the order of the class: u8 size of its name, the
 name, u8 type, u32 size, the value. Types: 0 bytes, 1 text in UTF-8, 2 an integer of 8 bytes, 3 a
@@ -55,7 +55,7 @@ SOFTWARE: Final = f"secure-fedrec {__version__}"
 """Name and version of this package, which ``Statement.code`` begins with."""
 
 NO_STATEMENT: Final = bytes(_HASH_BYTES)
-"""Stands for a digest where nothing is stated. Refused against an active server."""
+"""Used in place of a digest if nothing is stated. Refused against an active server."""
 
 
 class Purpose(IntEnum):
@@ -64,7 +64,7 @@ class Purpose(IntEnum):
     UPDATE = 1
     """The change of a model."""
     COUNTS = 2
-    """How many clients have each row."""
+    """Number of clients that have each row."""
     METRICS = 3
     """Figures of an evaluation."""
 
@@ -110,7 +110,7 @@ class Later:
 
 @dataclass(frozen=True, kw_only=True)
 class Statement:
-    """Everything that a client's upload in one round is computed from, beside its own data.
+    """Everything that a client's upload in one round is computed from, besides its own data.
 
     Args:
         federation: 32 bytes, by which federations differ; the same under every version of a roster.
@@ -122,7 +122,7 @@ class Statement:
         instructions: hash of further instructions to a client, such as a learning rate.
         settings: hash of the settings agreed on before.
         code: names and revisions of protocol and algorithm.
-        price: epsilon that the rounds up to this one are to have spent; 0 where nothing is counted.
+        price: planned epsilon of the rounds up to this one; 0 if it is not counted.
 
     Raises:
         ConfigError: federation or state are not hashes, or a field is of another type or size.
@@ -174,7 +174,7 @@ class Statement:
 
     @cached_property
     def later(self) -> Later:
-        """In the place of this statement before it is known."""
+        """Used in place of this statement before it is known."""
         return Later(federation=self.federation)
 
     @property

@@ -1,9 +1,9 @@
 """Shared uploads, the hardened denoisers: every row is shared between server and denoisers.
 
-Reading order: ``config`` and ``round_context`` (what a round is), ``uniform_words`` (ring words),
-``messages`` (bytes), ``round_parties`` (what all parties have in common), ``client``, ``helper`` (a
-denoiser), ``server`` (the halves), ``share_sums`` and ``embedded`` (a round for the engine),
-``hosted``, ``layer``; ``identities`` (keys for examples).
+Reading order: ``config`` and ``round_context`` (settings of a round), ``uniform_words`` (ring
+words), ``messages`` (bytes), ``round_parties`` (what all parties have in common), ``client``,
+``helper`` (a denoiser), ``server`` (the halves), ``share_sums`` and ``embedded`` (a round for the
+engine), ``hosted``, ``layer``; ``identities`` (keys for examples).
 
     client:    x || c  ->  one uniform share per party      (fakes share zero)
     denoisers: HELD -> server: PROPOSAL -> denoisers: CONSENT -> server: AGREEMENT
@@ -12,8 +12,8 @@ denoiser), ``server`` (the halves), ``share_sums`` and ``embedded`` (a round for
 Claim: any proper subset of {server, denoisers} that follows the protocol learns who took part,
 which rows each client named (rated or fake), and the sums and counts per row over the agreed set S
 of at least ``floor`` clients; nothing else. Integrity against a denoiser that sends wrong sums is
-not claimed: most such sums are detected, but none is excluded by proof. Sums over changing cohorts
-are equations in the same bits; full participation, the floor or noise bound what they give.
+not claimed: most such sums are detected, but detection is not proven. Sums over changing cohorts
+are equations in the same bits; full participation, the floor or noise limit what they reveal.
 """
 
 from secure_fedrec.protection.session import Roster

@@ -66,7 +66,7 @@ class SharingClient(Half):
         self._loaded: tuple[IndexArray, RingArray, BoolArray] | None = None
 
     def load(self, rows: IndexArray, words: RingArray, rated: BoolArray) -> None:
-        """Hand over what ``step`` shares (arguments: ``share``)."""
+        """Give the rows that ``step`` shares (arguments: ``share``)."""
         self._loaded = rows, words, rated
 
     def step(self, inbox: Sequence[bytes]) -> list[Parcel]:

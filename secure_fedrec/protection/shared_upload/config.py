@@ -15,7 +15,7 @@ class SharedUploadConfig(Settings, section="protection"):
     Args:
         count: number of denoisers, clients drawn once; they hold shares with the server.
         floor: fewest clients over which a sum is formed. A party that knows the uploads of c of
-            them is left with a sum over floor - c.
+            them can compute a sum over floor - c.
         kem: key encapsulation of the sealed seeds, "x25519" or "mlkem768-x25519".
         execution: "simulated", or "real": run the halves over the wire.
 

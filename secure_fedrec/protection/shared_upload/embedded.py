@@ -3,7 +3,7 @@
 The denoisers' shares of a whole batch of clients are drawn from one AES-256-CTR stream per
 denoiser, keyed by the operating system in every round, instead of one stream per client. Nothing is
 signed or sealed, and a message that was changed on the wire is refused where the halves would find
-its signature broken. Sums, counts, supports and message sizes are those of the protocol.
+an invalid signature. Sums, counts, supports and message sizes are those of the protocol.
 """
 
 import secrets
@@ -81,7 +81,7 @@ class SharedUpload(TableCollector):
 
     @property
     def traits(self) -> Traits:
-        """Sums in shares, and who the denoisers are."""
+        """Secret-shared sums, and the denoisers."""
         return replace(SHARED, denoisers=tuple(self.denoisers.tolist()))
 
     def simulated(self, round_: int, participants: IntArray, wire: Wire) -> "SharedUploadSession":
@@ -212,7 +212,7 @@ class SharedUploadSession(TableSession):
         return ShareTally(self.collector, self.round, step, holder, senders)
 
     def _count_agreement(self, sizes: Mapping[Kind, int]) -> None:
-        """Meter keys and agreement, which hold nothing that a view does not have already."""
+        """Meter keys and agreement, which add nothing to a view."""
         denoisers, meter = self.collector.denoisers, self.wire.meter
         count = len(denoisers)
         for kind in (Kind.ADVERT, Kind.HELD, Kind.CONSENT):

@@ -40,8 +40,8 @@ class _State(Enum):
 class SharingDenoiser(Half):
     """One denoiser in one round.
 
-    Its HPKE key is made here and dies with this object: a denoiser that restarts has another key,
-    opens none of the round's seeds, and so cannot be led to release two sums.
+    Its HPKE key exists only in this object: a denoiser that restarts has another key, cannot open
+    the round's seeds, and so cannot release two sums.
 
     Args:
         context: the round.
@@ -121,7 +121,7 @@ class SharingDenoiser(Half):
         return rows, expand(seed, len(rows), client, self._denoiser, self._context)
 
     def hold(self) -> bytes:
-        """End the collection: the clients whose seeds are held, and their rows.
+        """End the collection; the clients whose seeds were received, and their rows.
 
         Raises:
             ProtocolError: it has ended already.

@@ -1,7 +1,7 @@
 """Rounds of shared uploads whose parties are elsewhere (``base.hosting``).
 
-A denoiser is at the host of the client that was recruited for it. Contexts are made alike on every
-host: a round's id is the hash of federation and attempt.
+A denoiser is at the host of the client that was recruited for it. Contexts are equal on every host:
+a round's id is the hash of federation and attempt.
 """
 
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Where ``Identities`` was documented to be imported from; it is at home in ``identities``."""
+"""Former documented import path of ``Identities``, which is in ``identities`` now."""
 
 from secure_fedrec.protection.shared_upload.identities import Identities
 

@@ -16,7 +16,7 @@ from secure_fedrec.protection.routing.sealing import Kem, labelled, require_kem
 from secure_fedrec.protection.session import Node, Role, Roster
 
 DOMAIN = b"secure-fedrec|hardened-denoisers|v1"
-"""Begins what is hashed and what keys are derived from."""
+"""Prefix of hashed data and of data from which keys are derived."""
 LEAST_FLOOR = 2
 """A sum over one client is that client's upload."""
 

@@ -13,7 +13,7 @@ from secure_fedrec.protection.shared_upload.round_context import RoundContext
 
 
 class Half:
-    """One party in one round, that signs what it says.
+    """One party in one round, which signs its messages.
 
     Args:
         context: the round.
@@ -45,7 +45,7 @@ class Half:
         raise ProtocolError(f"{self.node} aborts round {self._context.round}: {reason}")
 
     def _forget(self) -> None:
-        """Drop what was held; Python offers no way to wipe the memory it lay in."""
+        """Release secrets; Python cannot overwrite their memory."""
 
     def _open_all(self, messages: Sequence[bytes], kind: Kind) -> list[bytes]:
         """Bodies of one message of every denoiser, by their numbers; they come in any order.

@@ -48,7 +48,7 @@ class SharingServer(Half):
     Attributes:
         aggregate: sums and counts, once the round is over.
         stage: kind of the messages that are awaited.
-        left_out: why a client that was heard is not in the proposed set, by client.
+        left_out: why a client that answered is not in the proposed set, by client.
     """
 
     aggregate: Aggregate | None = None
@@ -124,7 +124,7 @@ class SharingServer(Half):
         return self._shares[client]
 
     def propose(self, held: Sequence[bytes]) -> bytes:
-        """The set of clients that server and denoisers all heard, with the same rows.
+        """The clients that server and all denoisers received, with equal rows.
 
         Args:
             held: the seeds that each denoiser holds, in any order.

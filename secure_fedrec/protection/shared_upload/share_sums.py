@@ -13,9 +13,9 @@ from secure_fedrec.wire import Messages, Step
 
 
 def share_block(block: RowBlock, words: RingArray, codec: FixedPoint) -> RowBlock:
-    """Shares [N, d + 1] as the wire carries them: row words, and count words as centred integers.
+    """Shares [N, d + 1] in the form of the wire: row words, and count words as centred integers.
 
-    The count word of a share is uniform in the ring like the others; it counts nothing by itself.
+    The count word of a share is uniform in the ring like the others; alone it is not a count.
     """
     return RowBlock(
         indptr=block.indptr,
@@ -69,7 +69,7 @@ class ShareTally(Heard):
 
 
 def _require_genuine(sent: Messages, delivered: Messages, holder: str) -> None:
-    """What signatures show: every message is one that the sender it names made, unchanged.
+    """Check what signatures would show: messages are of their named senders, and unchanged.
 
     Args:
         sent: a batch.

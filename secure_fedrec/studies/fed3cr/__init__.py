@@ -1,1 +1,1 @@
-"""Fed3CR's experiments: federated recommenders, ranked under two protocols, beside oracles."""
+"""Fed3CR's experiments: federated recommenders and oracles, ranked under two protocols."""

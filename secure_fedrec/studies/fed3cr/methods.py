@@ -39,7 +39,7 @@ FAMILY: Final[Mapping[str, tuple[Any, Any]]] = MappingProxyType(
 """Method and settings by name."""
 
 CENTRAL: Final = ("neumf", "lightgcn")
-"""Models of one party that has everybody's data; a round is an epoch of theirs."""
+"""Models of one party that has all data; a round is one of their epochs."""
 
 ORACLES: Final = "oracles"
 """Rules without a model, in place of a method."""
@@ -53,8 +53,8 @@ METHODS: Final = (
 """All that can be studied."""
 
 RANKED_AVERAGED: Final = ("fedrap", f"{PLUG_IN}fedrap")
-"""Ranked by the table as the server averaged it, as FedRAP's public code does. Those of PFedRec and
-GPFedRec rank by what a client trained, and so are all others here."""
+"""Methods that rank by the averaged table, as FedRAP's public code does. The public codes of
+PFedRec and GPFedRec rank by the client's trained table, and so do all other methods here."""
 
 _ENHANCEMENT: Final = "enhancement"
 
@@ -62,12 +62,13 @@ _ENHANCEMENT: Final = "enhancement"
 def build_method(
     name: str, settings: Mapping[str, Any], *, rounds: int, n_items: int
 ) -> ItemTableMethod:
-    """A method with settings of its own.
+    """A method with its settings.
 
     Args:
         name: one of ``METHODS`` that is a federation's.
-        settings: what is not as by default; a key with a dot is of a part, "local.epochs". Of a
-            plug-in those of the method below, and "enhancement." before its own.
+        settings: settings that differ from the default; a key with a dot belongs to a part,
+            "local.epochs". Of a plug-in those of the method below, and "enhancement." before its
+            own.
         rounds: of training.
         n_items: m.
 
@@ -87,7 +88,7 @@ def build_method(
 
 
 def with_settings(config: Any, nested: Mapping[str, Any]) -> Any:
-    """The same with some fields replaced, parts by what they are to have."""
+    """The same with some fields replaced, also within parts."""
     known = {field.name for field in fields(config)}
     values = {}
     for name, value in nested.items():

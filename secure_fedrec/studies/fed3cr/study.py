@@ -4,7 +4,7 @@ The seed decides what is held out, where training starts and what is drawn. Afte
 client's model is measured as trained, before anything is averaged; under ``published``, of a method
 of ``RANKED_AVERAGED``, with what is shared as averaged. The round that is reported is the one with
 the largest validation HR@10; figures of the last are kept beside. Test items choose nothing. A
-study of the method "oracles" has rules without a model in its place.
+study of "oracles" evaluates rules without a model.
 """
 
 from collections.abc import Callable, Mapping
@@ -78,8 +78,8 @@ class StudyConfig(StudySettings, section="study"):
         data: name of the interactions.
         protocol: of the evaluation.
         seed: of everything that is drawn.
-        rounds: of training; of oracles, those that the draws are followed for.
-        settings: of the method, where they are not as by default; see ``build_method``.
+        rounds: of training; for oracles, rounds whose draws are used.
+        settings: of the method, if they differ from the default; see ``build_method``.
 
     Raises:
         ConfigError: a name is unknown, or a number out of range.
@@ -95,7 +95,7 @@ class StudyConfig(StudySettings, section="study"):
     settings: Mapping[str, Any]
 
     def described(self) -> dict[str, Any]:
-        """All settings as JSON values, those of the method that are as by default included."""
+        """All settings as JSON values, including defaults of the method."""
         if self.method == ORACLES:
             return {**as_json(self), "algorithm": {}}
         if self.method in CENTRAL:
@@ -127,8 +127,8 @@ class StudyConfig(StudySettings, section="study"):
     ) -> Outcome:
         """Train to the last round; ``on_round`` is called after each.
 
-        One that diverges is made as well: its report has ``diverged``, and the rounds before. The
-        result does not depend on ``threads``, the most of training.
+        A study that diverges is written as well: its report has ``diverged``, and the rounds
+        before. The result does not depend on ``threads``, the most of training.
         """
         table = data.table
         case = ranking_case(table, protocol=self.protocol, seed=self.seed, latest=data.latest)
@@ -148,7 +148,7 @@ class StudyConfig(StudySettings, section="study"):
 
 
 def _oracles(case: RankingCase, config: StudyConfig) -> Outcome:
-    """Rules without a model, and whether the protocol leaks what it holds out."""
+    """Rules without a model, and whether the protocol leaks held-out items."""
     leak = measured_leak(
         case,
         rounds=config.rounds,
@@ -176,7 +176,7 @@ def _oracles(case: RankingCase, config: StudyConfig) -> Outcome:
 
 
 def _centrally(case: RankingCase, config: StudyConfig, told: Callable[[], object]) -> Outcome:
-    """A model of everybody's data, epoch by epoch; minutes, so it is not gone on with."""
+    """A model of all data, epoch by epoch; it takes minutes, so it is not resumed."""
     from secure_fedrec.studies.central import epochs  # noqa: PLC0415 - brings torch
 
     record, begun, clients = Record(), perf_counter(), np.arange(case.n_clients)

@@ -1,8 +1,8 @@
-"""A client's two views of the items, the consensus and its own: how alike they are.
+"""How similar a client's two views of the items are: the consensus and its own.
 
-Of methods with a personal table P_n. The consensus is C = G W_n where a generator makes a transfer
-matrix, else the common table as it is. Both are those that a client would begin the next round
-with: its own as it trained it, the common one averaged.
+Of methods with a personal table P_n. The consensus is C = G W_n if a generator makes a transfer
+matrix, else the common table. Both are those that a client would begin the next round with: its own
+as it trained it, the common one averaged.
 """
 
 from typing import Any, Final, NamedTuple
@@ -20,7 +20,7 @@ SHOWN: Final = 22
 
 
 class Views(NamedTuple):
-    """What is told of them.
+    """The measured similarity.
 
     Attributes:
         overlap: float64[n], rank-biased overlap of the items that either view puts first.
@@ -71,7 +71,7 @@ def _views(algorithm: ItemTables, models: Models) -> tuple[SingleArray, SingleAr
 
 
 def _scores(algorithm: ItemTables, models: Models, table: SingleArray) -> SingleArray:
-    """Scores by one view alone: of a method with two tables the other one is nought."""
+    """Scores by one view alone: of two tables, the other one is set to 0."""
     method = algorithm.method
     below = method.below if isinstance(method, Enhanced) else method
     alone = models._replace(table=table, personal=np.zeros_like(table))

@@ -1,1 +1,1 @@
-"""FedDMF's experiments: what organisations predict across, and what it is compared with."""
+"""FedDMF's experiments: predictions across organisations, and methods to compare with."""

@@ -1,4 +1,4 @@
-"""The methods of the FedDMF study, each as a run that scores what it is asked after any epoch."""
+"""The methods of the FedDMF study, each as a run that gives scores after every epoch."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -33,7 +33,7 @@ Scores: TypeAlias = Callable[[int, IntArray], FloatArray]
 """Of all users of an organisation for items, own or others': float64[U, k]."""
 
 State: TypeAlias = Mapping[str, npt.NDArray[Any]]
-"""Everything that training goes on from, by name."""
+"""Everything that training resumes from, by name."""
 
 _RING: Final = FixedPoint(bits=64, fraction_bits=32, clip=4096.0)
 _KEY: Final = 0x5EED
@@ -41,11 +41,11 @@ _KEY: Final = 0x5EED
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Task:
-    """What a method is run on.
+    """The task of a method.
 
     Args:
         data: the organisations.
-        config: of FedDMF; the others take from it what they know.
+        config: of FedDMF; other methods use those settings that apply.
         seed: of start values and of all draws.
         resumed: what ``Epoch.state`` was after the last epoch that was made; None to begin.
     """
@@ -63,7 +63,7 @@ class Epoch:
     Args:
         epoch: its number, from 1.
         scores: what it predicts.
-        state: for ``Task.resumed``; asked for before the next epoch.
+        state: for ``Task.resumed``; read before the next epoch.
         cosine: mean cosine of the vectors of a common item at its organisations; None where they
             are one.
     """
@@ -78,7 +78,7 @@ _Federated: TypeAlias = ExchangedFedDMF | SummedFedDMF | AveragedDMF
 
 
 def _federation(kind: type[_Federated], **changes: Any) -> Callable[[Task], Iterator[Epoch]]:
-    """A federated method; ``changes`` are settings that are its own."""
+    """A federated method; ``changes`` are its own settings."""
 
     def run(task: Task) -> Iterator[Epoch]:
         config = replace(task.config, **changes)
@@ -120,9 +120,9 @@ def _cosine(algorithm: _Federated, engine: LocalEngine) -> float:
 
 
 def _central(task: Task) -> Iterator[Epoch]:
-    """DMF: one model of everything that any organisation knows, of all users and items.
+    """DMF: one model of all organisations' data, with all users and items.
 
-    A user's negatives are of the items that its organisation has: nobody knows of others.
+    A user's negatives are among the items of its organisation; the others are unknown.
     """
     data, config = task.data, task.config
     first_users = np.cumsum([0, *data.n_users.tolist()], dtype=np.int64)
@@ -169,7 +169,7 @@ def _central(task: Task) -> Iterator[Epoch]:
 
 
 def _pooled(data: CommonItems, first_users: IntArray) -> Interactions:
-    """What all organisations know, in numbers of all users and items."""
+    """All organisations' interactions, with global user and item numbers."""
     users, items = [], []
     for place in range(data.n_organisations):
         own_users, own_items = data.known(place)
@@ -198,7 +198,7 @@ def _random(task: Task) -> Iterator[Epoch]:
 def _popularity(task: Task) -> Iterator[Epoch]:
     """How often an item was interacted with, per user of the organisations that have it.
 
-    A rule that knows no user. Counts of others' items are those that their owners know.
+    A rule without knowledge of users. Counts of others' items are those that their owners know.
     """
     shares = _shares(task.data)
 
@@ -211,8 +211,9 @@ def _popularity(task: Task) -> Iterator[Epoch]:
 def _popularity_by_activity(task: Task) -> Iterator[Epoch]:
     """Popularity times how many of its items a user has interacted with at its own organisation.
 
-    A rule that knows how much a user chooses, and not what. Where negatives are sampled for each
-    user it can only lose by that; among all pairs, one threshold for all users asks for it.
+    A rule that knows how many items a user chooses, but not which. If negatives are sampled for
+    each user, it cannot gain from that; among all pairs, it helps, since all users have one
+    threshold.
     """
     data, shares = task.data, _shares(task.data)
 
@@ -249,4 +250,4 @@ RUNS: Final[Mapping[str, Callable[[Task], Iterator[Epoch]]]] = MappingProxyType(
 """Methods by name."""
 
 UNTRAINED: Final = ("popularity", "popularity-by-activity", "random")
-"""Those that are rules: done at once, and nothing to be compared with others."""
+"""Methods that are rules: they do not train, and are not compared with others."""

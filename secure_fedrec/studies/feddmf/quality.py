@@ -1,12 +1,12 @@
 """How well organisations predict within their own items and across, into the items of others.
 
 Common items are left out on both sides, as in the paper. "within" are an organisation's own items,
-on which it trained; "across" are items of others, whose truth nobody had. A threshold is tuned by
-each organisation on its "within" pairs; the paper's is 0.5 (it prints "greater than 1", which no
-sigmoid is). Pairs are all there are, or every positive with four sampled negatives of its user.
-"best" is the F1 of the threshold that would have been best: what tuning lost. It was tuned on pairs
-that were trained on, so who fits these more closely loses more, on noise as well: beside F1 stands
-the AUC, which needs no threshold.
+on which it trained; "across" are items of others, which were unknown in training. A threshold is
+tuned by each organisation on its "within" pairs; the paper's is 0.5 (it prints "greater than 1",
+which no sigmoid is). Pairs are all there are, or every positive with four sampled negatives of its
+user. "best" is the F1 of the best threshold, and shows what tuning lost. It was tuned on pairs that
+were trained on, so a method that fits these more closely loses more, even if it fits noise; the AUC
+is reported as well, since it needs no threshold.
 """
 
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ from secure_fedrec.streams import Streams, uniform_ranks
 from secure_fedrec.studies.feddmf.methods import Scores
 
 KINDS: Final = ("sampled", "all")
-"""Which pairs are measured on."""
+"""The measured pairs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -34,7 +34,7 @@ class _Cells:
     truth: BoolArray
 
     def pairs(self, chosen: IntArray | None) -> tuple[FloatArray, BoolArray]:
-        """Of some cells, or of all."""
+        """Figures over some cells, or over all."""
         scores, truth = self.scores.reshape(-1), self.truth.reshape(-1)
         return (scores, truth) if chosen is None else (scores[chosen], truth[chosen])
 
@@ -67,13 +67,13 @@ def measure(data: CommonItems, scores: Scores, *, seed: int, negatives: int = 4)
 
 
 def sides(data: CommonItems, client: int) -> dict[str, IntArray]:
-    """The items that an organisation is measured on, by side."""
+    """The measured items of an organisation, by side."""
     across = np.flatnonzero(data.asked[client] & ~data.common)
     return {"within": data.own(client), "across": across}
 
 
 def _figures(pairs: Mapping[str, tuple[FloatArray, BoolArray]]) -> dict[str, Any]:
-    """Of one organisation on one kind of pairs."""
+    """Figures of one organisation on one kind of pairs."""
     train_scores, train_truth = pairs["within"]
     found: dict[str, Any] = {}
     for side, (scores, truth) in pairs.items():

@@ -1,8 +1,9 @@
 """One point of FedDMF's figures: a method on organisations cut from a table.
 
-The paper trains for 30 epochs and reports the last. So does this; figures of epochs before it are
-kept beside, and choose nothing. What the paper leaves open is chosen on ``hiding`` studies, in
-which a share of the common items plays the items of others: they need nobody's truth.
+The paper trains for 30 epochs and reports the last. So does this study; figures of earlier epochs
+are kept, but do not select anything. Settings that the paper does not give are chosen on ``hiding``
+studies, in which a share of the common items stands for items of others; they do not use unknown
+data.
 """
 
 from collections.abc import Callable
@@ -29,8 +30,9 @@ STUDY_FORMAT: Final = 1
 """Of a study as JSON values."""
 
 PAPER: Final = FedDMFConfig(model=DMFConfig(dropout=0.5), start="common", exchanges=8)
-"""The paper's settings. What it leaves open (dropout, a common start, exchanges per epoch) was
-chosen on ``hiding`` studies of ml-latest-small; no truth across organisations was looked at."""
+"""The paper's settings. Settings that it does not give (dropout, a common start, exchanges per
+epoch) were chosen on ``hiding`` studies of ml-latest-small; no data across organisations was
+used."""
 
 
 class StudyConfig(StudySettings, section="study"):
@@ -41,7 +43,7 @@ class StudyConfig(StudySettings, section="study"):
         data: name of the table that is cut.
         split: how it is cut; its seed is also that of training and of what is measured on.
         algorithm: of FedDMF; the other methods take from it what they know.
-        hiding: share of the common items that play the items of others, for choosing settings; 0
+        hiding: share of the common items that stand for items of others, to choose settings; 0
             measures on the items of others themselves.
         every: epochs from one measurement to the next.
 
@@ -59,7 +61,7 @@ class StudyConfig(StudySettings, section="study"):
     every: Count = 5
 
     def quick(self) -> "StudyConfig":
-        """Three epochs of a smaller model: that it runs, not what it reaches."""
+        """Three epochs of a smaller model, to test that it runs."""
         model = DMFConfig(width=8, hidden=16, dropout=self.algorithm.model.dropout)
         return replace(self, algorithm=replace(self.algorithm, epochs=3, model=model), every=3)
 
@@ -71,7 +73,7 @@ class StudyConfig(StudySettings, section="study"):
         *,
         on_epoch: Callable[[Epoch], object] | None = None,
     ) -> Outcome:
-        """Train to the last epoch, and keep a checkpoint after each; ``on_epoch`` is told it.
+        """Train to the last epoch, and keep a checkpoint after each; ``on_epoch`` receives it.
 
         Raises:
             ConfigError: an organisation is left without items to measure on.
@@ -121,7 +123,7 @@ def cut(table: RatingTable, config: StudyConfig) -> CommonItems:
 
 
 def _earlier(path: Path, run_id: str) -> tuple[State | None, list[dict[str, Any]], float]:
-    """What training goes on from, figures of the epochs before, and the seconds they took."""
+    """State to resume training from, figures of the epochs before, and the seconds they took."""
     if not path.exists():
         return None, [], 0.0
     held, so_far = kept(path, run_id=run_id)

@@ -1,1 +1,1 @@
-"""FedRec++'s experiments: rating error and cost of federations that hide what was rated."""
+"""FedRec++'s experiments: rating error and cost of federations that hide rated items."""

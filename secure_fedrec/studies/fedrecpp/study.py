@@ -1,8 +1,9 @@
 """One entry of FedRec++'s tables: a method on one fold, its error and its cost.
 
-FedRec sends virtual ratings beside the real ones, and its public code lets them into the user
+FedRec sends virtual ratings beside the real ones, and its public code uses them for the user
 vectors as well; FedRec++ takes them out again, which needs user vectors of real ratings alone. At
-rho = 0 FedRec is PMF, trained by full steps. The paper reports the last round, and so does this.
+rho = 0 FedRec is PMF, trained by full steps. The paper reports the last round, and so does this
+study.
 """
 
 from collections.abc import Callable
@@ -152,7 +153,7 @@ def _engine(table: RatingTable, config: StudyConfig) -> LocalEngine:
 def _participants(
     config: StudyConfig, stack: Stack, n_clients: int, streams: Streams
 ) -> Callable[[int], IntArray]:
-    """Who takes part in a round: those invited, and the denoisers, without whom nobody could."""
+    """Participants of a round: the invited clients, and the denoisers, which every round needs."""
     if config.share == 1:
         cohort = CohortConfig()
     else:
@@ -167,7 +168,7 @@ def _participants(
 
 
 def _vectors(meter: Meter, denoisers: list[int], record: Record) -> dict[str, float | None]:
-    """Vectors that a client sends and receives in a round, the public table aside (table 3)."""
+    """Vectors that a client sends and receives in a round, without the public table (table 3)."""
     own = (meter.clients("vectors_sent") + meter.clients("vectors_received")) / len(record.rounds)
     ordinary = np.delete(own, denoisers)
     return {

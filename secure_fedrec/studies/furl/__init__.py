@@ -1,3 +1,3 @@
-"""FURL's studies: four configurations on texts, and how alike independent user spaces are."""
+"""FURL's studies: four configurations on texts, and the similarity of independent user spaces."""
 
 from secure_fedrec import needs_torch  # noqa: F401 - before what it brings

@@ -1,7 +1,8 @@
 """Quality of a document model on every user's held-out texts, all users in one model.
 
-A device holds one user's vector. To judge a whole federation, the vectors of all users become the
-rows of one embedding table, as on a central server: one pass then scores the texts of everybody.
+A device holds one user's vector. To evaluate a whole federation, the vectors of all users become
+the rows of one embedding table, as on a central server: one pass then scores the texts of
+everybody.
 """
 
 from collections.abc import Iterator
@@ -88,7 +89,7 @@ def quality_of_labels(data: UserTexts, rows: IntArray, labels: IntArray) -> dict
 
 
 def quality_of_users(data: UserTexts, rows: IntArray) -> dict[str, float]:
-    """What the strongest guesses reach that know the user and do not read.
+    """Quality of the best guesses from the user alone, without the text.
 
     Labels are the users' most frequent classes in training; with two classes texts are ranked by
     the share of the second among their user's training texts, that of all where there is none.

@@ -1,6 +1,6 @@
 """FURL's studies as files: the summary as JSON, trained vectors beside it as arrays.
 
-A study is told apart by its texts (``StudyTexts``), its settings (``FURLStudyConfig``) and its
+A study is identified by its texts (``StudyTexts``), its settings (``FURLStudyConfig``) and its
 seed; all three are in the summary. Files without a format number were written before there was one,
 in what is now format 1, except that their arrays lack ``label_counts``.
 """
@@ -24,7 +24,7 @@ STUDY_FORMAT: Final = 1
 """Version of the files."""
 
 TASKS: Final = ("newsgroups", "stickers")
-"""What there is to learn: stand-ins for the paper's Subreddit and Sticker."""
+"""The tasks, which replace the paper's Subreddit and Sticker."""
 
 _SUMMARY: Final[Mapping[str, type]] = {
     "task": str,
@@ -42,7 +42,7 @@ _SUMMARY: Final[Mapping[str, type]] = {
 
 
 class StudyTexts(Settings, section="furl"):
-    """Which texts a study learns from.
+    """The texts that a study learns from.
 
     Args:
         task: one of ``TASKS``.
@@ -74,14 +74,14 @@ class StudyTexts(Settings, section="furl"):
         return load_newsgroups(data_dir, NewsgroupsConfig(length=self.length, seed=self.seed))
 
     def settings(self) -> dict[str, Any]:
-        """The settings that mean something for the task, by name."""
+        """The settings that apply to the task, by name."""
         shape = ("users", self.users) if self.task == "stickers" else ("length", self.length)
         return {"seed": self.seed, shape[0]: shape[1]}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class UserVectors:
-    """What a study learnt of its U users.
+    """What a study learnt about its U users.
 
     Args:
         embeddings: float64[U, d], trained user vectors; d is 0 in a global configuration.
@@ -106,7 +106,7 @@ def write_study(
         texts: which texts were learnt from.
         data: those texts.
         config: settings of training.
-        result: what was found.
+        result: the result.
 
     Raises:
         DataError: a file cannot be written.

@@ -1,1 +1,1 @@
-"""HPFL's studies: its methods, rivals and variants, with the paper's settings."""
+"""HPFL's studies: its methods, baselines and variants, with the paper's settings."""

@@ -43,7 +43,7 @@ from secure_fedrec.vault import Vault
 
 
 class Task(NamedTuple):
-    """What a method is run on.
+    """The task of a method.
 
     Attributes:
         organisations: the data.
@@ -64,14 +64,14 @@ class Task(NamedTuple):
 
 
 Run = Callable[[Task], Iterator[Snapshot]]
-"""To the states after each round."""
+"""From a method's input to its states after each round."""
 
 _RING: Final = FixedPoint(bits=64, fraction_bits=30, clip=2.0**20)
 _LOCAL_PATIENCE: Final = 5
 _MATRICES: Final = ("knowledge_user", "knowledge_item", "relation")
 
 _Models: TypeAlias = list[tuple[GUM, FloatArray]]
-"""Every client's, with its parameters."""
+"""The clients' models, with their parameters."""
 
 
 def _hpfl(components: str, **settings: Any) -> Run:
@@ -138,7 +138,7 @@ class _Watched(FederatedAveraging):
     def client_step(
         self, clients: IntArray, public: PublicState, vault: Vault, streams: Streams
     ) -> FederatedAveragingStep:
-        """The algorithm's, looked at from outside."""
+        """The clients' models, read from the algorithm's state."""
         step = super().client_step(clients, public, vault, streams)
         for client, change in zip(clients.tolist(), step.changes, strict=True):
             self.local[client] = public.table + change
@@ -200,7 +200,7 @@ def _rounds(algorithm: _Shared, task: Task) -> Iterator[LocalEngine]:
 
 
 def _started(task: Task) -> _Models:
-    """Every client's model before training; what is shared elsewhere starts at the same values."""
+    """Every client's model before training; parts that others share start at equal values."""
     streams = Streams.from_seed(task.seed)
     stream = streams.stream("gum-start")
     common = common_start(task.model, task.organisations.n_attributes, streams)
@@ -212,7 +212,7 @@ def _started(task: Task) -> _Models:
 
 
 def _trained(task: Task, models: _Models, training: GUMTraining, round_: int) -> _Models:
-    """Every client's model after local training from where it is."""
+    """Every client's model after further local training."""
     stream, data = Streams.from_seed(task.seed).stream("gum-batches"), task.organisations
     found = []
     for client, (gum, own) in enumerate(models):

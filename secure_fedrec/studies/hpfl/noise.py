@@ -1,10 +1,10 @@
 """Fednoise: FedAvg on changes that every client releases with Gaussian noise of its own.
 
 The noise is that of the toolkit's local mechanism (``protection.dp``): clipped, rounded and noised
-in integers, from a cryptographic generator. So a run cannot be repeated to the bit, and its
-privacy is that of ``NOISE.events``, of which the study claims nothing: the strength is set, as the
-paper's must have been, for models that still learn. At a multiplier of 0.002 of the clip there is
-no meaningful epsilon.
+in integers, from a cryptographic generator. So a run cannot be repeated bit for bit. Its privacy is
+that of ``NOISE.events``; the study does not claim any: the noise is weak enough for models to
+learn, as the paper's must have been. At a multiplier of 0.002 of the clip there is no meaningful
+epsilon.
 """
 
 from functools import cache

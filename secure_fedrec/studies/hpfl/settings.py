@@ -1,9 +1,9 @@
-"""Settings of the HPFL study: which methods there are, and what each is tuned over.
+"""Settings of the HPFL study: its methods, and the grid that each is tuned over.
 
 Every method gets the same number of settings, and the one with the best validation result is
 reported. Learning rate, epochs per round and, for FedProx, the strength of the proximal term are
 tuned, anew under every start; the form and the start of the user model and the number of rounds
-are the same for all methods on it, but for FedSGD, whose rounds are single steps.
+are the same for all methods on it except FedSGD, whose rounds are single steps.
 """
 
 import tomllib
@@ -51,7 +51,7 @@ VARIANTS: Final[Mapping[str, Mapping[str, Any]]] = MappingProxyType(
 _NETWORKS: Final = ("ncd", "ncf")
 
 OWN_START: Final = "own"
-"""The start of NCD and NCF, networks without the user model's parts: their own."""
+"""The start of NCD and NCF: their own, since they lack the user model's parts."""
 
 FORMS: Final[Mapping[str, GUMConfig]] = MappingProxyType(
     {
@@ -115,11 +115,11 @@ _FILE: Final = Path(__file__).with_name("grids.toml")
 GRIDS: Final[Mapping[str, Grid]] = MappingProxyType(
     {name: Grid(**grid) for name, grid in tomllib.loads(_FILE.read_text(encoding="utf-8")).items()}
 )
-"""Grids by name; the first two are named after the data they were laid out for."""
+"""Grids by name; the first two are named after the data they were made for."""
 
 
 def grid_for(data: str) -> str:
-    """Name of the grid that was laid out for the data, or for data like it.
+    """Name of the grid that was made for the data, or for similar data.
 
     Raises:
         ConfigError: there is none.

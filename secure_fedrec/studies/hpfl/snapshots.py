@@ -1,4 +1,4 @@
-"""What a method of the HPFL study has learnt after a round, and how good that is."""
+"""What a method of the HPFL study has learnt after a round, and its quality."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

@@ -3,7 +3,7 @@
 The study trains every setting of the method's grid, looks at the validation records after each
 round, and reports the test records at the round and the setting that were best on validation:
 smallest RMSE for ratings, largest AUC for answers. "distributed" is reported at its last round,
-because nobody who trains without stopping knows a better one. Test records choose nothing.
+because without early stopping no better round is known. Test records choose nothing.
 
 As a file a study is its report, and beside it as arrays the users' characteristics; one of one
 setting that diverged has a report only.
@@ -80,7 +80,7 @@ class Study:
     """The result.
 
     Args:
-        report: everything measured, as JSON values; without a measure where nothing was reached.
+        report: everything measured, as JSON values; without measures if no setting succeeded.
         snapshot: the models' state that is reported; None where the only setting that was to be
             tried diverged in its first round.
     """
@@ -96,7 +96,7 @@ def run_study(
     only: int | None = None,
     on_round: Callable[[], object] | None = None,
 ) -> Study:
-    """Tune one method and measure what was chosen.
+    """Tune one method and measure the chosen setting.
 
     Args:
         organisations: the data; parted by the seed of ``config``.
@@ -125,7 +125,7 @@ def run_study(
 
 
 def merge_reports(reports: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The report of a study whose settings were tried apart.
+    """The report of a study whose settings were tried separately.
 
     Args:
         reports: of the same study, together of every setting.
@@ -153,7 +153,7 @@ def merge_reports(reports: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def write_study(study: Study, path: Path) -> None:
-    """Write a study: ``path``, and an array file of the same stem if it reached anything.
+    """Write a study: ``path``, and an array file of the same stem if a setting succeeded.
 
     Raises:
         DataError: a file cannot be written.
@@ -196,14 +196,14 @@ def _place(trial: Mapping[str, Any]) -> int:
 
 
 def _value(report: Mapping[str, Any]) -> float:
-    """What was reached on validation records; a study that reached nothing loses to all others."""
+    """The result on validation records; a study without one ranks below all others."""
     return -math.inf if report["value"] is None else float(report["value"])
 
 
 def _measures(
     organisations: Organisations, config: StudyConfig, snapshot: Snapshot | None
 ) -> dict[str, Any]:
-    """All measures of what is reported, as JSON values; none without a snapshot."""
+    """All reported measures, as JSON values; empty without a snapshot."""
     if snapshot is None:
         return {}
     ranking = {
@@ -219,7 +219,7 @@ def _try(
     place: int,
     on_round: Callable[[], object] | None,
 ) -> Study:
-    """All rounds of one setting, or those before it left the ring."""
+    """All rounds of one setting, or those before its values left the ring."""
     setting = config.settings[place]
     value, kept, snapshot = -math.inf, 0, None
     rounds: list[dict[str, Any]] = []
@@ -255,7 +255,7 @@ def _try(
 
 
 def _criterion(organisations: Organisations, validation: Mapping[str, float]) -> float:
-    """What is made as large as possible."""
+    """The maximised measure."""
     return validation["auc"] if organisations.binary else -validation["rmse"]
 
 

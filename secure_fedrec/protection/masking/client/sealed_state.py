@@ -4,9 +4,9 @@ A host that is started anew for every message has to keep the client's half some
 writes it to a file for its owner alone and records a ticket in the journal before anything is
 written; ``MaskingClient.resume`` holds the state against what the new half was given, strikes the
 ticket, erases the file, and only then goes on. A refused state stays unchanged. A copy of the file
-is refused at every step: its ticket was struck, or another one is recorded. The half that was
-parked is of no more use either. A crash in between loses the round to this client, which is what a
-crash without a saved state does.
+is refused at every step: its ticket was struck, or another one is recorded. The half that was saved
+cannot be used any more either. After a crash in between, this client cannot finish the round, as
+after a crash without a saved state.
 
 It is not a message and must not travel: a party with file, key and journal can act as the client.
 
@@ -211,7 +211,7 @@ class Parked:
             raise ConfigError(_FILE_KEY, str(path), "cannot be erased: its folder is read-only")
 
     def redeem(self) -> None:
-        """Strike the ticket, then erase the file; in any other order it could serve twice.
+        """Strike the ticket, then erase the file; in another order a state could be used twice.
 
         Raises:
             ConfigError: the file cannot be erased; the state is of no more use.

@@ -81,7 +81,7 @@ class RoundSecrets:
 
     @property
     def roots(self) -> tuple[bytes, ...]:
-        """What all of it is derived from, 32 bytes each: for a sealed state, and nothing else."""
+        """Root secrets, 32 bytes each, that derive all others; only for a sealed state."""
         elements = encode_element(self.mask_element), encode_element(self.self_element)
         return (*elements, self.channel_root, self.kem_root)
 

@@ -351,8 +351,8 @@ class ClientRound:
         """Open the shares of the neighbours; int64[...], those whose shares are unusable.
 
         A neighbour that sends bad shares harms recovery, not privacy: it is named, and the round
-        goes on with the others. But where a sealed pair secret came with them, nothing else says
-        that it is the neighbour's, and a mask made with it could be the server's to remove.
+        goes on with the others. But if a sealed pair secret came with them, nothing else shows that
+        it is the neighbour's: the server may know the mask that is made with it.
 
         Raises:
             ProtocolError: shares that came with a sealed pair secret are unusable.

@@ -1,4 +1,4 @@
-"""Signers of the survivors: a committee that the beacon draws, as costly in any cohort.
+"""Signers of the survivors: a committee that the beacon draws, at the same cost in any cohort.
 
 Of n clients m are drawn from the seed of the round's ring, hence after their keys are fixed. Those
 of them that survive sign the survivors, and each client checks q of their signatures. Two sets of q
@@ -7,8 +7,8 @@ two statements find a quorum, unless so many members are corrupt,
 
     P[HG(n, c, m) >= 2q - m],
 
-and q members are there to sign, unless too many drop out, P[HG(n, d, m) > m - q]. For c_m corrupt
-members the least q is floor((m + c_m) / 2) + 1 (``overlap_of``).
+and q members can sign, unless too many drop out, P[HG(n, d, m) > m - q]. For c_m corrupt members
+the least q is floor((m + c_m) / 2) + 1 (``overlap_of``).
 
 An adversary that corrupts members *after* the beacon named them needs few of them: that is not
 covered.
@@ -92,7 +92,7 @@ def smallest_committee(
 def _promising(
     n: int, corrupt: int, dropped: int, privacy: Fraction, correctness: Fraction
 ) -> Iterator[int]:
-    """Sizes below n that floating point does not rule out; it never rules one in."""
+    """Sizes below n that floating point does not exclude; the others are certain to fail."""
     if not privacy or not correctness:
         return
     corrupt_allowed = log2_above(privacy) + _MARGIN_BITS

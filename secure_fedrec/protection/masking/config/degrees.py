@@ -22,7 +22,7 @@ from secure_fedrec.protection.masking.config.hypergeometric import (
 )
 
 Adversary = Literal["curious", "active"]
-"""The server: follows the protocol and looks, or deviates in any way."""
+"""The server: it follows the protocol and reads, or deviates in any way."""
 
 _LEAST_THRESHOLD = 2  # one share would be the secret itself
 _MARGIN_BITS = 0.01  # the floating-point filter's error is below 2^-20
@@ -30,7 +30,7 @@ _MARGIN_BITS = 0.01  # the floating-point filter's error is below 2^-20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """The question: counts, and the probabilities that may be spent.
+    """The requirements: counts, and the probabilities of failure that are allowed.
 
     Args:
         n: clients of the cohort.
@@ -80,7 +80,7 @@ class Answer:
 
 
 def complete_graph(question: Question, dropout: float) -> Answer:
-    """Every client masks with every other: the counts decide, nothing is left to chance.
+    """Every client masks with every other: the counts alone decide, without probabilities.
 
     Args:
         question: the counts.
@@ -118,7 +118,7 @@ def smallest_harary(question: Question) -> Answer | None:
 
 
 def _hopeless(question: Question, degree: int) -> bool:
-    """Whether floating point rules a degree out, with a margin; it never rules one in."""
+    """Whether floating point excludes a degree, with a margin; False does not mean that it fits."""
     active = question.adversary == "active"
     places = degree // 2 if active else degree
     population = question.n if active else question.n - 1
@@ -168,7 +168,7 @@ def _thresholds(
     privacy: Fraction,
     correctness: Fraction,
 ) -> Answer | None:
-    """The range of t within what the graph's own events left of the budgets."""
+    """The range of t that fits in the rest of the budgets, after the graph's own events."""
     if privacy < 0 or correctness < 0:
         return None
     n = question.n

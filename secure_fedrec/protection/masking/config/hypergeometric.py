@@ -6,8 +6,8 @@ drawn without replacement:
     P[X = x] = C(marked, x) C(population - marked, drawn - x) / C(population, drawn)
 
 Numerators are integers that follow one another by a multiplication and an exact division, and
-nothing is ever rounded: a parameter that meets its bound here meets it. ``log2_upper_tails`` is the
-floating-point companion. It may tell a search where not to look, and decides nothing.
+nothing is rounded, so comparisons with a bound are exact. ``log2_upper_tails`` is the
+floating-point companion. It may exclude candidates of a search, but accepts none.
 """
 
 import math

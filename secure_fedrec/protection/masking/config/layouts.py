@@ -2,10 +2,10 @@
 
 - ``SumLayout``: integers as they are.
 - ``MeanLayout``: a weighted mean. A client sends [w, w x] with an integer weight w inside the
-  masked vector, the server divides the exact sums once: no weight travels in clear, none is rounded
-  to a ratio, and none is bent to fit a maximum.
+  masked vector, the server divides the exact sums once: weights are not sent in clear, rounded to
+  ratios, or changed to fit a maximum.
 - ``TableLayout``: sparse rows of a shared table, as one public layout of all its rows with a count
-  per row. Which rows a client has does not show, and item denominators are exact sums too.
+  per row. It does not show which rows a client has, and item denominators are exact sums too.
 
 A layout knows for how many clients it is made, and it refuses a ring that any sum of so many
 could leave. Its hash is part of the round's configuration, so parties with different settings never

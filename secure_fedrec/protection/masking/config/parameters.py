@@ -18,9 +18,9 @@ Privacy may fail in a round with probability at most 2^-privacy_bits, all of the
   corrupt that two survivor sets could find a quorum of q signatures (``committee``);
 - *cohort* (cohort drawn from a larger roster): it holds more corrupt clients than c.
 
-Nothing else is left to chance. That an active server gets at most one of an honest client's two
-secrets, and a self-mask seed only of a client that masked by the sharers that the others know of,
-follows from signatures and counts (``topology``; the proof is docs/protection/masking-proof.md).
+No other event is random. That an active server gets at most one of an honest client's two secrets,
+and a self-mask seed only of a client that masked by the sharers that the others know of, follows
+from signatures and counts (``topology``; the proof is docs/protection/masking-proof.md).
 
 The round may fail, with up to d random dropouts, with probability at most 2^-correctness_bits:
 
@@ -29,14 +29,14 @@ The round may fail, with up to d random dropouts, with probability at most 2^-co
 - *live committee* (active): fewer than q of its members are left.
 
 HG(N, m, k) is the number of marked ones among k drawn of N of which m are marked. On the complete
-graph every event is decided by counting and has probability 0. A smaller budget per event would
-only enlarge the graph: the sum is what is promised.
+graph every event is decided by counting and has probability 0. The budget is not divided among
+events, which would only enlarge the graph: the bound is on their sum.
 
 Against an active server, two different survivor sets cannot both gather a quorum, since corrupt
 clients sign both and honest ones one: floor((n + c) / 2) + 1 signatures of the cohort, or, on a
-Harary graph, q of its committee. Where a committee signs, sums are over floor((n + c) / 2) + 1
-clients at least all the same: clients of two epochs have two committees, but such sums share an
-honest client, and it is of one epoch.
+Harary graph, q of its committee. If a committee signs, sums are still over at least floor((n + c) /
+2) + 1 clients: clients of two epochs have two committees, but such sums share an honest client, and
+it is of one epoch.
 """
 
 from dataclasses import dataclass
@@ -91,10 +91,10 @@ class MaskingParameters:
         n: clients of the cohort.
         degree: neighbours of each client, k; n - 1 for the complete graph.
         threshold: shares that restore a secret, t. The least one for a curious server (the fewest
-            shares to combine). For an active one so many that 2t > k + corrupt neighbours, or the
-            most: a reserve on which no bound rests. Where it is met, neighbours that give one share
-            each and corrupt ones that give both cannot restore two secrets of one client, even if
-            so many clients are corrupt that two survivor sets find a quorum.
+            shares to combine). For an active server so many that 2t > k + corrupt neighbours, or
+            the most. This is a reserve; the bounds do not depend on it. Where it is met, neighbours
+            that give one share each and corrupt ones that give both cannot restore two secrets of
+            one client, even if so many clients are corrupt that two survivor sets find a quorum.
         threshold_least: smallest t that meets the privacy bound.
         threshold_most: largest t that meets the correctness bound.
         corrupt_clients: corrupt clients in the cohort, c.
@@ -246,7 +246,7 @@ def find_parameters(
 
 
 def _threshold(question: Question, answer: Answer) -> int:
-    """Shares that restore a secret: the fewest, or against an active server those in reserve."""
+    """Shares that restore a secret: the fewest, or with a reserve against an active server."""
     if question.adversary != "active":
         return answer.least
     return min(answer.most, max(answer.least, answer.never_both))
@@ -269,7 +269,7 @@ def _corrupt_clients(
 
 
 def _require_survivors(question: Question, dropout: float, corrupt: float, min_honest: int) -> int:
-    """The quorum of all, once it is sure that enough stay to form it and to hide in a sum."""
+    """The quorum of all clients, after a check that enough stay to form it and to hide in a sum."""
     stay = question.n - question.dropped
     blamed, rate = ("dropout", dropout) if dropout >= corrupt else ("corrupt", corrupt)
     quorum = overlap_of(question.n, question.corrupt)

@@ -1,8 +1,8 @@
-"""What a site insists on before it takes part: settled at the site, never by the server.
+"""Conditions under which a site takes part; they are set at the site, never by the server.
 
 The server proposes a configuration; each client holds it against its own policy. A client that
 assumes a fraction of corrupt clients finds the safe parameters itself (``find_parameters``) instead
-of trusting the proposed ones. What it hands in is held against the round as well: a vector
+of trusting the proposed ones. Its upload is checked against the round as well: a vector
 (``EncodedVector``) fits layout, ring, length and the number of clients, or is not masked.
 """
 
@@ -196,7 +196,8 @@ class Expected:
             corrupt clients of the whole roster, ``floor(policy.corrupt * len(roster))``: the party
             that chose the cohort may have chosen all of them.
         config: a configuration that this host has made; it stands for the proposed one where that
-            has the same bytes, which is not made a second time. Another one is not refused for it.
+            has the same bytes, which is not made a second time. Other configurations are not
+            refused because of it.
     """
 
     layout_hash: bytes
@@ -309,7 +310,7 @@ def draw_cohort(beacon: bytes, roster: Roster, clients: int) -> IntArray:
     """The cohort that public randomness draws from the roster.
 
     Beacon and roster alone make the order in which clients are drawn, and the size is settled
-    beforehand at each site (``SitePolicy.cohort_clients``), so the server has no part in one draw.
+    beforehand at each site (``SitePolicy.cohort_clients``), so the server cannot influence a draw.
     It can let an epoch pass whose draw it dislikes: the bound on corrupt clients holds per epoch.
 
     Args:

@@ -58,8 +58,8 @@ class MaskingConfig(Settings, section="masking"):
             exactly when the server is active and the graph is not complete.
         adversary: the server that is withstood: "curious" follows the protocol, "active" deviates.
         key_agreement: "x25519", or "x25519+mlkem768" against later quantum computers as well.
-        statement: digest of what the round agrees on (``Statement.digest``, ``Later.digest``). A
-            plan can do without; a round against an active server cannot.
+        statement: digest of what the round agrees on (``Statement.digest``, ``Later.digest``). It
+            may be missing in a plan, but not in a round against an active server.
 
     Raises:
         ConfigError: a setting is out of range, or they do not fit together.
@@ -171,10 +171,9 @@ class MaskingConfig(Settings, section="masking"):
     def overlap(self) -> int:
         """Fewest clients that any sum may be over.
 
-        Against an active server it is large enough that any two sums share an honest client. That
-        client is of one epoch, and so are, by what clients check, all honest ones of the sum; so no
-        two epochs, each with a ring and a committee of its own, give a sum each. 1 against a
-        curious server.
+        Against an active server it is large enough that any two sums share an honest client.
+        Clients check that all honest clients of a sum are of one epoch; so two epochs, each with
+        its own ring and committee, cannot both give a sum. 1 against a curious server.
         """
         return overlap_of(self.clients, self.corrupt_clients) if self.adversary == "active" else 1
 
@@ -185,7 +184,7 @@ class MaskingConfig(Settings, section="masking"):
 
     @cached_property
     def lacks_statement(self) -> bool:
-        """Whether no round may be run: the server is active, and nothing is stated."""
+        """Whether rounds are refused: the server is active, and nothing is stated."""
         return self.adversary == "active" and self.statement == NO_STATEMENT
 
     @cached_property

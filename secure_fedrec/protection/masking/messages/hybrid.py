@@ -12,7 +12,8 @@ that either client's secret field element gives it back:
 
 The pair key is HKDF(X25519 || r): secret as long as one of the two holds. Channels carry shares, so
 they are hybrid as well; each direction seals a fresh secret to the receiver's channel KEM key.
-Authenticity rests on the Ed25519 signatures, which an attacker would have to break on the day.
+Authenticity depends on the Ed25519 signatures, which an attacker would have to break during the
+round.
 
 HPKE in base mode does not authenticate the sender: any party with the public key can seal a secret
 of its own. A fresh channel secret is authenticated by use, since the channel key also takes the
@@ -20,8 +21,9 @@ X25519 secret of two signed keys. The sealed r is authenticated by the box of sh
 puts into the same channel: its SHA-256 is associated data of that box (``pairs``).
 
 A pair secret that does not open or is not that of its hash, or whose box does not open, makes its
-receiver leave the round: its mask could not cancel, or would be no secret. A corrupt client can
-cost a round its neighbours, and so its result, but no client's privacy; and no sum comes out wrong.
+receiver leave the round: its mask could not cancel, or would be known to others. A corrupt client
+can make its neighbours leave, and so end the round, but it cannot harm a client's privacy or cause
+a wrong sum.
 """
 
 from cryptography.exceptions import InvalidTag

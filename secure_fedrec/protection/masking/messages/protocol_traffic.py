@@ -15,7 +15,7 @@ from secure_fedrec.protection.masking.messages.sizes import message_sizes
 from secure_fedrec.wire import Meter
 
 COUNTS_MAGIC = b"SFTF"
-"""In front of the packed counts by which clients derive the second round of a tail floor."""
+"""Prefix of the packed counts from which clients derive the second round of a tail floor."""
 
 
 def count_beside(meter: Meter, config: MaskingConfig, clients: IntArray) -> None:

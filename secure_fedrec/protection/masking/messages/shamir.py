@@ -75,7 +75,7 @@ def combine(shares: Mapping[int, int], *, at: int = 0) -> int:
 
     Args:
         shares: exactly as many shares as the threshold, by index.
-        at: where to evaluate; 0 gives the secret, another index the share it ought to have.
+        at: where to evaluate; 0 gives the secret, another index gives the share that belongs there.
 
     Raises:
         ConfigError: an index is 0 or no field element.

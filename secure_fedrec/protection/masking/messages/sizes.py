@@ -64,7 +64,7 @@ def message_sizes(config: MaskingConfig) -> tuple[MessageSize, ...]:
 
 
 def _envelope(context: Context, kind: Kind) -> int:
-    """Bytes of header and proof: a signature, or a MAC where the server alone is concerned."""
+    """Bytes of header and proof: a signature, or a MAC if only the server checks it."""
     header = context.prefix(kind, 0, b"")
     return len(header) + len(Envelope.decode(header + bytes(SIGNATURE_BYTES)).proof)
 

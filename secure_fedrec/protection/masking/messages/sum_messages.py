@@ -132,7 +132,7 @@ class Upload:
             vector was computed from (``hash_of_sharers``).
         shared_signature: the client's signature over it.
         digest: SHA-256 of the packed masked vector, by which the transcript binds both sides to
-            it. The server relies on the MAC, and checks the digest only if there is a quarrel.
+            it. The server relies on the MAC, and checks the digest only in a dispute.
         disputed: neighbours whose shares did not open or did not match their hashes.
     """
 

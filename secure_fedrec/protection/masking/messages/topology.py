@@ -31,7 +31,7 @@ ShareKind: TypeAlias = Literal["mask", "self"]
 
 
 def enough_clients(marks: BoolArray, least: int) -> bool:
-    """Whether so many clients (bool[n]) are marked as may hide in a sum (``min_survivors``)."""
+    """Whether enough clients (bool[n]) are marked to hide in a sum (``min_survivors``)."""
     return int(marks.sum()) >= least
 
 
@@ -41,7 +41,7 @@ def enough_neighbours(live: int, threshold: int) -> bool:
 
 
 def is_quorum(signatures: int, quorum: int) -> bool:
-    """Whether signatures on one statement are as many as agreement takes, and no more."""
+    """Whether the number of signatures on one statement is exactly the quorum."""
     return signatures == quorum
 
 
@@ -50,8 +50,8 @@ def share_due(*, survives: bool, same_sharers: bool) -> ShareKind | None:
 
     The share of its mask seed if the neighbour is not in the sum. The share of its self-mask seed
     if it is in the sum *and* signed the very set of sharers that this client was told of: a
-    neighbour that was told of another set put on other pair masks, and its self mask may be all
-    that hides it.
+    neighbour that was told of another set added other pair masks, and may be hidden by its self
+    mask alone.
 
     Args:
         survives: whether the neighbour is among the survivors that the quorum signed.

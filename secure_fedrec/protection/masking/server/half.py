@@ -5,7 +5,7 @@ all have answered, or the host's timeout is over, ``close_step`` goes on with th
 ``step`` does all of it, for a driver. A step that is left with too few clients aborts the round:
 there is no partial result.
 
-A message that does not belong is refused with ``ProtocolError``. A message without a proven sender
+Messages that are not awaited are refused with ``ProtocolError``. A message without a proven sender
 does not change the state: an unknown layout, another round, a bad signature or MAC, bytes behind a
 signature that does not cover them, a client that is not awaited. So a third party cannot drop a
 client by sending in its name. But a message that proves its sender and breaks a rule costs that
@@ -125,7 +125,7 @@ class MaskingServer:
 
     @property
     def dropped(self) -> Mapping[int, str]:
-        """Clients that sent a message against the rules, and which: out of the round since."""
+        """Clients that were dropped for a message against the rules, with the message."""
         return MappingProxyType(self._dropped)
 
     @property
@@ -222,7 +222,8 @@ class MaskingServer:
     def step(self, inbox: Iterable[bytes]) -> list[Parcel]:
         """Begin; or take what clients answered, and go on with them (``Party.step``).
 
-        A message that is refused costs its sender, not the round: ``dropped`` and ``faults`` tell.
+        A refused message drops at most its sender and does not end the round: ``dropped`` and
+            ``faults`` tell.
 
         Raises:
             ProtocolError: too few clients are left, and the round is aborted; or it is over.

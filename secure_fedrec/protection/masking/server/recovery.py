@@ -184,7 +184,7 @@ def pair_keys_of(
 def _pair_secret(
     element: int, kem: hybrid.KemKey | None, context: Context, owner: int, number: int, seal: bytes
 ) -> bytes:
-    """What the lower of two clients sealed, by the restored seed of either; it is who may lie."""
+    """The secret that the lower of two clients sealed, by a restored seed; only it can lie."""
     if kem is not None and owner > number:
         return open_pair_seal(kem.open, context, number, owner, seal)
     secret = hybrid.pair_secret(element, context, number)

@@ -1,4 +1,4 @@
-"""What a server has read of its clients' uploads, for a recording."""
+"""What a server has read from its clients' uploads, for a recording."""
 
 from collections.abc import Iterable
 

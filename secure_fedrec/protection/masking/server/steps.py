@@ -319,7 +319,7 @@ class ServerRound:
         self._transcript.append(leaf_hash(envelope.proven))
 
     def close_reveals(self) -> list[Outgoing]:
-        """R6: the masks come off."""
+        """R6: the masks are removed."""
         total = self._sum.total()
         Unmasking(
             public=self.public,

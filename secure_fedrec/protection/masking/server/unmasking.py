@@ -1,8 +1,8 @@
-"""The masked sum: added up as vectors come in, and at last taken out of its masks.
+"""The masked sum: vectors are added as they come in, and the masks removed at the end.
 
 Adding is limited by memory, not arithmetic: one pass that adds four vectors reads and writes the
-sum once instead of four times. So up to three vectors wait for the next one. The masks come off
-with as few secrets restored as that takes.
+sum once instead of four times. So up to three vectors wait for the next one. As few secrets as
+possible are restored to remove the masks.
 """
 
 from collections.abc import Callable, Mapping

@@ -1,9 +1,9 @@
 """Rounds on an encrypted item table, whose key all clients share (FedMF).
 
 Chai, Wang, Chen and Yang, "Secure federated matrix factorization", IEEE Intelligent Systems 2021:
-the server keeps the item table V under the clients' key and adds encrypted gradients to it. Adding
-is all that it can do: packed ciphertexts can neither be divided by the number of raters nor brought
-to another scale. So here the server adds uploads, at one fixed scale, and clients do the rest:
+the server keeps the item table V under the clients' key and adds encrypted gradients to it. It can
+only add: packed ciphertexts can neither be divided by the number of raters nor brought to another
+scale. So here the server adds uploads, at one fixed scale, and clients do the rest:
 
     clients                          server
               <-------------- TABLE  E(V_t), digest of V_t
@@ -16,12 +16,12 @@ Both updaters decrypt the sums, compute V_{t+1} in integers, encrypt it anew and
 HMAC-SHA256 under a key derived from the private key. The server compares the digests without
 reading them; two that differ abort. Every client compares the table it decrypts in the next round
 with the digest, so an updater whose ciphertexts do not hold what its digest says is found as well.
-One faulty updater can stop the federation, but not move the table.
+One faulty updater can stop the federation, but not change the table.
 
 Uploads hold every row of the table, zeros where nothing was rated: which items a client rated is
 not visible. The claim and its assumptions are in ``key_holders``.
 
-A cohort may hand its table on to another one under the same key and roster: the digest is bound to
+A cohort's table may be used by another one under the same key and roster: the digest is bound to
 those and to the round, not to the cohort. The server's half is in ``server.table``.
 """
 
@@ -66,7 +66,7 @@ class TableClient(ClientHalf):
         encryptor: under the same key.
         update: the step of the item table.
         round_: the first round it takes part in.
-        decryptor: with the same key; worth keeping over rounds, made here if absent.
+        decryptor: with the same key; reuse it over rounds; made here if absent.
         alone: whether this half is for its first round only.
     """
 
@@ -100,7 +100,7 @@ class TableClient(ClientHalf):
         *,
         first: RingArray | None = None,
     ) -> None:
-        """Hand over what ``step`` sends.
+        """Give the vectors that ``step`` sends.
 
         Args:
             make: from ring words of the table, what to upload (``upload``).
@@ -109,7 +109,7 @@ class TableClient(ClientHalf):
         self._make, self._first = make, first
 
     def step(self, inbox: Sequence[bytes]) -> list[Parcel]:
-        """At a prompt the first table, or an upload where the table is known (``take_table``).
+        """At a prompt the first table, or an upload if the table is known (``take_table``).
 
         Upon TABLE an upload, upon SUMS the next table (``Party.step``).
 

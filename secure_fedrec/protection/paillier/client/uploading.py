@@ -28,7 +28,7 @@ class UploadingClient(ClientHalf):
     Args:
         plan: the agreement; its ``minimum`` is this client's own.
         identity: the identity of this party.
-        encryptor: under the plan's key; worth keeping over rounds.
+        encryptor: under the plan's key; reuse it over rounds.
         round_: the round, above every earlier one.
     """
 
@@ -40,7 +40,7 @@ class UploadingClient(ClientHalf):
         self._state = _Client.ADVERTISE if plan.holding.masked else _Client.UPLOAD
 
     def load(self, vectors: Sequence[RingArray]) -> None:
-        """Hand over what ``step`` uploads (arguments: ``upload``)."""
+        """Give the vectors that ``step`` uploads (arguments: ``upload``)."""
         self._vectors = vectors
 
     def step(self, inbox: Sequence[bytes]) -> list[Parcel]:

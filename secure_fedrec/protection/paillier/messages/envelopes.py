@@ -1,10 +1,10 @@
-"""What the messages of the interactive halves are for; their envelope is that of ``session``."""
+"""Kinds of messages of the interactive halves; their envelope is that of ``session``."""
 
 from enum import IntEnum
 
 
 class Kind(IntEnum):
-    """What a message is for; the number is its code on the wire."""
+    """Purpose of a message; the number is its code on the wire."""
 
     MASK_KEY = 1
     """Client to server: its X25519 public key of the round."""

@@ -50,7 +50,7 @@ class Half:
 
 
 class ClientHalf(Half):
-    """A client, which takes steps in one order; the value of a state names the next one.
+    """A client, which takes its steps in a fixed order; the value of a state names the next one.
 
     Args:
         plan: the agreement; its ``minimum`` is this client's own.

@@ -38,8 +38,8 @@ class Plan:
         minimum: fewest clients in a sum that this party accepts; each party has its own.
         federation: distinguishes this series of rounds from every other under the same keys, in
             which round numbers begin anew; 16 bytes of the operating system's generator, say.
-        attempt: distinguishes attempts at one round, where it may be begun again; a table outlives
-            them.
+        attempt: distinguishes attempts at one round, where it may be begun again; a table is valid
+            in all of them.
 
     Raises:
         ConfigError: fewer clients than the minimum, a minimum below 3, a client or a key holder

@@ -26,7 +26,7 @@ _DIGEST_INFO = b"secure-fedrec|v1|paillier|table-digest"
 
 
 class TableReader:
-    """A holder of the clients' key: opens tables, and vouches for them.
+    """A holder of the clients' key: opens tables and checks their digests.
 
     Args:
         plan: the agreement.
@@ -69,7 +69,7 @@ class TableReader:
 
 
 def updaters(clients: Sequence[int], round_: int) -> tuple[int, int]:
-    """The two clients of a cohort that make the table after a round; the work goes round."""
+    """The two clients of a cohort that make the table after a round; they take turns."""
     count = len(clients)
     return clients[2 * round_ % count], clients[(2 * round_ + 1) % count]
 

@@ -34,7 +34,7 @@ def require_words(vectors: Sequence[RingArray], layouts: Sequence[SlotLayout]) -
 def encrypt_upload(
     vectors: Sequence[RingArray], layouts: Sequence[SlotLayout], encryptor: Encryptor
 ) -> bytes:
-    """Encrypted vectors laid end to end.
+    """Concatenated encrypted vectors.
 
     Raises:
         EncodingError: the words do not fit the layouts.
@@ -56,7 +56,7 @@ class UploadSum:
         self._plan = plan
         self._sums = [RunningSum(key=plan.key, layout=layout) for layout in plan.layouts]
         self.missing = set(plan.clients)
-        """Clients that were not heard yet."""
+        """Clients that have not answered yet."""
 
     def add(self, upload: Envelope) -> None:
         """Add one client's vectors.
@@ -77,13 +77,13 @@ class UploadSum:
         self.missing.remove(upload.sender.number)
 
     def describe_missing(self) -> str:
-        """A clause about the clients that were not heard."""
+        """A clause about the clients that have not answered."""
         if not self.missing:
             return "no upload is missing"
         return f"{len(self.missing)} uploads are missing, the first is client {min(self.missing)}'s"
 
     def to_bytes(self) -> bytes:
-        """Encrypted sums laid end to end.
+        """Concatenated encrypted sums.
 
         Raises:
             ProtocolError: a client was not heard.

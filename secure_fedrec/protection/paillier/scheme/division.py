@@ -1,4 +1,4 @@
-"""The step that cannot be taken under encryption: dividing sums by counts, exactly rounded."""
+"""Division of sums by counts, exactly rounded, which cannot be done under encryption."""
 
 import numpy as np
 

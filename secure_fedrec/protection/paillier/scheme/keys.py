@@ -6,9 +6,9 @@ residue. Where obfuscators come from is a property of the key:
 - DJN keys (Damgård, Jurik and Nielsen, "A generalization of Paillier's public-key system with
   applications to electronic voting", Int. J. Inf. Secur. 2010): p and q are 3 mod 4
   with gcd(p - 1, q - 1) = 2, ``h = (-x^2)^n mod n^2`` for a random x is part of the public key, and
-  ``o = h^alpha`` with a random alpha of half the bits of n. That half-length exponents give
-  residues that look uniform rests on the hardness of factoring n (Goldreich and Rosen, J.
-  Cryptology 2003). The fixed base is what makes encryption fast.
+  ``o = h^alpha`` with a random alpha of half the bits of n. That residues by half-length exponents
+  look uniform depends on the hardness of factoring n (Goldreich and Rosen, J. Cryptology 2003). The
+  fixed base is what makes encryption fast.
 - Imported keys have no h, and n alone cannot show whether its primes would allow one: they use
   ``o = r^n mod n^2`` for a random unit r, as Paillier wrote it (EUROCRYPT 1999).
 
@@ -17,7 +17,7 @@ The layout of a key, version 1, little-endian, where ``bits`` is the length of n
     public   "SFPK" | u8 version | u8 form | u16 bits | n [bits / 8] | h [bits / 4] if form 1
     private  "SFPS" | u8 version | u8 form | u16 bits | p, q [bits / 16 each] | h if form 1
 
-with p < q. A private key is written in the clear: encrypt it where it rests.
+with p < q. A private key is written in the clear: encrypt its storage.
 """
 
 import hashlib

@@ -1,4 +1,4 @@
-"""Pairwise masks inside the slots: only the sum over the whole cohort decrypts to anything.
+"""Pairwise masks inside the slots: only the sum over the whole cohort can be read.
 
 Each client makes an X25519 key for one round. Every pair derives one AES-256-CTR key per vector
 from its shared secret; the client with the lower number adds the key stream to its ring words, the

@@ -4,20 +4,20 @@ A plaintext below 2^(bits of n - 1) is cut, from its lowest bit, into
 
     count [g bits] | slot 0 [v + g bits] | slot 1 | ... | slot s - 1 | zeros
 
-A slot holds v value bits and g guard bits. The guard comes from the *budget*, the most vectors that
-may ever be added: g = floor(log2 budget) + 1 bits, so no sum within the budget reaches the next
-slot. Slots are never negative. There are two kinds of value:
+A slot holds v value bits and g guard bits. The number of guard bits follows from the *budget*, the
+most vectors that may be added: g = floor(log2 budget) + 1 bits, so no sum within the budget reaches
+the next slot. Slots are never negative. There are two kinds of value:
 
-- *signed*: a ring integer x with abs(x) <= largest is stored as x + largest. What comes out of a
-  sum of c vectors is the slot less c * largest, reduced to the ring.
+- *signed*: a ring integer x with abs(x) <= largest is stored as x + largest. A sum of c vectors is
+  read as the slot minus c * largest, reduced to the ring.
 - *whole ring*: any ring word in [0, 2^b), uniform where a pairwise mask was added to it; v = b, and
-  what comes out is the slot modulo 2^b, in which the masks have cancelled.
+  the result is the slot modulo 2^b, in which the masks have cancelled.
 
 The count field holds 1 in every plaintext that a client makes. It is inside the encryption, so
 the decrypting party subtracts as many offsets as there were vectors, and sees whether all
 plaintexts of a vector agree about that number.
 
-Either way the words that come out are those of adding the ring words modulo 2^b: the same bits as
+In both cases the results equal the sum of the ring words modulo 2^b: the same bits as
 a plain sum, a masked sum, or any other order of summation.
 """
 
@@ -103,7 +103,7 @@ class SlotLayout(Settings, section="paillier"):
             u8 kind | u8 ring bits | u16 fraction bits | u32 budget | u64 largest | u64 length
 
         Both kinds state the whole codec, since a party that reads a sum in other units than the
-        clients wrote it reads other reals. The clip is stated as the ring integer it comes to.
+        clients wrote it reads other reals. The clip is stated as a ring integer.
         """
         kind = 1 if self.whole_ring else 0
         codec = self.codec

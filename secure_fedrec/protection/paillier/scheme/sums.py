@@ -1,8 +1,8 @@
 """The sum of a cohort's vectors in one call per step, for callers that bring their own messages.
 
 ``PaillierSum`` is what a simulation, a collector or a plain training loop needs: clients encrypt,
-any party adds, the key holder opens. It sends nothing and checks no identity; the halves that do
-are in ``helper`` and ``client.table``.
+any party adds, the key holder opens. It neither sends messages nor checks identities; the halves in
+``helper`` and ``client.table`` do.
 """
 
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""Encrypted vectors: packed ciphertexts with their key, their layout and the additions spent.
+"""Encrypted vectors: packed ciphertexts with their key, layout and number of additions.
 
 The layout of an encrypted vector, version 2, little-endian:
 
@@ -96,7 +96,7 @@ class EncryptedVector:
 
 
 class RunningSum:
-    """A sum that takes one vector after the other.
+    """A sum to which vectors are added one by one.
 
     Args:
         key: the key that they are encrypted under.
@@ -178,7 +178,7 @@ def decrypt_vector(vector: EncryptedVector, decryptor: Decryptor) -> RingArray:
 def split_vectors(
     data: bytes, *, key: PublicKey, layouts: Sequence[SlotLayout]
 ) -> tuple[EncryptedVector, ...]:
-    """Read encrypted vectors laid end to end, one per layout.
+    """Read concatenated encrypted vectors, one per layout.
 
     Raises:
         WireError: as ``EncryptedVector.from_bytes``, or another total length.

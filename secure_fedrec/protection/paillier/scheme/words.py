@@ -1,4 +1,4 @@
-"""Ring words in the clear, one vector after the other, as they travel inside a message."""
+"""Ring words in the clear, one vector after the other, as they are sent in a message."""
 
 from collections.abc import Sequence
 
@@ -14,7 +14,7 @@ def words_bytes(layouts: Sequence[SlotLayout]) -> int:
 
 
 def write_words(vectors: Sequence[RingArray], layouts: Sequence[SlotLayout]) -> bytes:
-    """Vectors of ring words laid end to end."""
+    """Concatenated vectors of ring words."""
     pairs = zip(vectors, layouts, strict=True)
     return b"".join(pack_words(vector, layout.codec) for vector, layout in pairs)
 

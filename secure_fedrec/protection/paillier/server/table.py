@@ -29,7 +29,7 @@ class TableServer(ServerHalf):
         plan: the agreement.
         identity: the server's.
         earlier: the half of another cohort whose table and rounds this one goes on with; it must
-            await uploads, and takes no further part.
+            await uploads, and is not used afterwards.
 
     Raises:
         ConfigError: another arrangement, or an earlier table of another key, roster or layout.
@@ -47,13 +47,13 @@ class TableServer(ServerHalf):
         self._driven = 0
         self._hands_out = True
         self.finished = False
-        """Whether the last round that ``step`` began has left a table."""
+        """Whether the last round that ``step`` began has produced a table."""
         if earlier is not None:
             self._take_over(earlier)
 
     @classmethod
     def going_on(cls, plan: Plan, identity: Identity, round_: int, held: bytes) -> "TableServer":
-        """The half of a round whose table reaches clients by other means: it asks for uploads.
+        """The half of a round whose table is sent to clients by other means: it asks for uploads.
 
         Args:
             plan: the agreement.
@@ -72,7 +72,7 @@ class TableServer(ServerHalf):
 
     @property
     def held(self) -> bytes:
-        """The table that the round before has left, with its digest; b"" before there is one."""
+        """The table of the previous round, with its digest; b"" before the first."""
         if self._table is None:
             return b""
         digest, vector = self._table
