@@ -63,7 +63,7 @@ def configured(given: object, overrides: Mapping[str, Any]) -> Configured:
         overrides: dotted key -> value, as ``--set`` has them.
 
     Raises:
-        TypeError: it is not one of these.
+        TypeError: the argument has another type.
         ConfigError: a setting is wrong, or there is neither a file nor a preset of that name.
         DataError: the file cannot be read.
     """
@@ -135,7 +135,7 @@ def opened(given: object) -> AbstractContextManager[RecordedRun]:
         given: see ``Run``.
 
     Raises:
-        TypeError: it is not one of these.
+        TypeError: the argument has another type.
         ConfigError: a process is writing it.
         CheckpointError, TranscriptError: it is damaged, not finished, or lacks its truth.
     """

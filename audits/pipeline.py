@@ -127,7 +127,7 @@ def _require_known(accept: Sequence[str], reports: Sequence[Mapping[str, Any]]) 
     """Refuse an attack that is neither shipped nor in a report.
 
     Raises:
-        ConfigError: there is one.
+        ConfigError: an attack is neither shipped nor in a report.
     """
     ran = [each["attack"] for report in reports for each in report["findings"]]
     known = [comparison.LOSSLESS, *(f"{comparison.ATTACK}{name}" for name in (*SUITE, *ran))]

@@ -25,7 +25,7 @@ def require_name(name: str) -> None:
     """Refuse a name that is a reserved word of configurations.
 
     Raises:
-        ValueError: it is reserved.
+        ValueError: the name is reserved.
     """
     if name in WORDS:
         raise ValueError(f"has the name {name!r}, which has another meaning")

@@ -206,7 +206,7 @@ class SimulatedRun:
             The directory.
 
         Raises:
-            ConfigError: it holds other files.
+            ConfigError: the folder holds other files.
             OSError: it cannot be written.
         """
         target = Path(directory)

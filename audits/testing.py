@@ -161,7 +161,7 @@ def _require_same(audited: "AuditResult", asked: "Adversary") -> None:
     """Refuse an adversary that has another's name: the findings are about the audit's adversary.
 
     Raises:
-        ConfigError: it is another one.
+        ConfigError: the adversary differs.
     """
     from audits.config.tables import as_table, build  # noqa: PLC0415
     from secure_fedrec.errors import ConfigError  # noqa: PLC0415

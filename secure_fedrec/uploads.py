@@ -241,7 +241,7 @@ class Upload:
         """The rows of an upload that has one block, of rows.
 
         Raises:
-            WireError: it has several, or flat parameters.
+            WireError: the upload has several blocks, or flat parameters.
         """
         (only, *others) = self.blocks.values()
         if others or not isinstance(only, RowBlock):

@@ -306,7 +306,7 @@ def require_gains(measures: Mapping[str, Measure], known: Mapping[str, Measure])
         known: all known measures, including these.
 
     Raises:
-        ValueError: there is one.
+        ValueError: a measure is judged by something else.
     """
     for key, each in measures.items():
         for name in each.severity.gains if isinstance(each.severity, Behind) else ():

@@ -96,7 +96,7 @@ class OrganisationClaim(SecretClaim):
         """The results about each other organisation, if there are enough data.
 
         Raises:
-            InapplicableError: there is too little of all of them.
+            InapplicableError: data about all other organisations are too few.
             ValueError: a vector is not finite.
         """
         found = []

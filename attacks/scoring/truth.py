@@ -189,7 +189,7 @@ class SecretClaim:
             seed: seed of the bootstrap and of the null control.
 
         Raises:
-            InapplicableError: there is nothing to judge.
+            InapplicableError: the claim cannot be judged.
             ValueError: a number that is claimed is not finite.
         """
         raise NotImplementedError

@@ -146,7 +146,7 @@ class AuditConfig(JudgedConfig):
         """The claim of the layers over the sums.
 
         Raises:
-            ConfigError: they do not stack.
+            ConfigError: the layers do not stack.
         """
         problem = self._unstackable()
         return claim_of(tuple(self.protection), self.audited.claims, "protection", problem)

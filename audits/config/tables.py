@@ -64,7 +64,7 @@ def require_table(key: str, value: object) -> Mapping[str, Any]:
     """A value that must be a table.
 
     Raises:
-        ConfigError: it is not one.
+        ConfigError: the value has another type.
     """
     if not isinstance(value, dict):
         raise ConfigError(key, value, f"must be a table, written [{key}]")
@@ -75,7 +75,7 @@ def require_tables(key: str, value: object) -> list[dict[str, Any]]:
     """A value that must be a list of tables.
 
     Raises:
-        ConfigError: it is not one.
+        ConfigError: the value has another type.
     """
     if not isinstance(value, list) or not all(isinstance(table, dict) for table in value):
         raise ConfigError(key, value, f"must be a list of tables, written [[{key}]]")

@@ -395,7 +395,7 @@ def own_data(path: Path, client: int) -> tuple[Vault, dict[str, npt.NDArray[Any]
 
     Raises:
         DataError: the file is missing or damaged.
-        ConfigError: they belong to another client.
+        ConfigError: the files belong to another client.
     """
     with refused(path, "does not hold examples of a client: {}", OSError, ValueError, KeyError):
         columns = read_npz(path)

@@ -90,7 +90,7 @@ def _key(text: str) -> bytes:
     """A public key, given directly or as a file that ``new`` wrote.
 
     Raises:
-        ConfigError: it is neither.
+        ConfigError: the text is neither a key nor such a file.
     """
     path = Path(text)
     return read_public_key(path) if path.is_file() else public_key(text)

@@ -198,7 +198,7 @@ class GateConfig(Settings, section="gates"):
             utility: names of these.
 
         Raises:
-            ConfigError: it is not.
+            ConfigError: the figure is not measured.
         """
         if not self.is_utility or self.metric in (*utility, UTILITY_GAIN):
             return

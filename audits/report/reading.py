@@ -84,7 +84,7 @@ def _require_figures(result: Path, report: Mapping[str, Any]) -> None:
     the report.
 
     Raises:
-        ConfigError: one cannot be loaded.
+        ConfigError: a plug-in cannot be loaded.
         DataError: it is a report without its run folder, and has unknown figures.
     """
     manifest = report.get("manifest")

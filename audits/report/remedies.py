@@ -248,7 +248,7 @@ def _learner(config: AuditConfig, change: _Change) -> Any:
     """Settings of the algorithm with which training works under a change; None to keep its own.
 
     Raises:
-        ConfigError: they do not agree with its other settings.
+        ConfigError: they contradict the algorithm's other settings.
     """
     known = _records(in_bags=change.in_bags)
     asked = {key: value for name in change.names for key, value in known[name].bears.items()}

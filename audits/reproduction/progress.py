@@ -94,7 +94,7 @@ class StudyFolder(ABC, Generic[Wanted]):
         """Refuse an empty result.
 
         Raises:
-            DataError: there is no study.
+            DataError: the result is empty.
         """
         if not studies:
             raise DataError(self.folder, f"holds no study of {paper} that {by}")

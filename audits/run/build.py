@@ -176,7 +176,7 @@ def _require_traits(config: AuditConfig, algorithm: Algorithm) -> None:
     """Refuse an algorithm that does not state what its rows are: attacks could not prove anything.
 
     Raises:
-        ConfigError: it does not, or states an unknown value.
+        ConfigError: the statement is missing or unknown.
     """
     from secure_fedrec.testing.algorithms import require_traits  # noqa: PLC0415 - of plug-ins only
 
@@ -205,7 +205,7 @@ def _require_plain_schedule(config: AuditConfig) -> None:
     """Refuse ``everybody_in`` rounds that do not exist, or with layers for one cohort size.
 
     Raises:
-        ConfigError: there are such rounds.
+        ConfigError: such a round is named.
     """
     full, rounds = config.cohort.everybody_in, config.algorithm.rounds
     if any(round_ > rounds for round_ in full):
@@ -221,7 +221,7 @@ def require_parties(
     """Refuse an adversary with parties the federation does not have, or outside the claims.
 
     Raises:
-        ConfigError: there is one.
+        ConfigError: the adversary has such a party, or is outside the claims.
     """
     counts = {"client": n_clients, "denoiser": denoisers}
     for adversary in adversaries:

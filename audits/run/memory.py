@@ -250,7 +250,7 @@ def require_memory(config: AuditConfig, parts: Mapping[str, float], *, work: str
     """Refuse an audit, or a part of it, above the memory limit.
 
     Raises:
-        ConfigError: it is; the message says what to change.
+        ConfigError: the limit is exceeded; the message says what to change.
     """
     limit, needed = config.run.max_memory_gb, sum(parts.values())
     if limit is None or needed <= limit * 1e9:

@@ -38,7 +38,7 @@ def read_secrets(run: Path) -> Secrets:
         run: the run folder.
 
     Raises:
-        TranscriptError: one is damaged.
+        TranscriptError: a file is damaged.
     """
     found = {}
     for path in sorted((run / "truth").glob("*.npz")):

@@ -216,7 +216,7 @@ def _require_stored(members: Sequence[zipfile.ZipInfo], size: int) -> None:
     """Refuse archives whose arrays could be larger than the file: compressed, or overlapping.
 
     Raises:
-        ValueError: this is one.
+        ValueError: the archive is compressed, or its entries overlap.
     """
     if any(member.compress_type != zipfile.ZIP_STORED for member in members):
         raise ValueError("it is compressed")

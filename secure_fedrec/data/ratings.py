@@ -274,7 +274,7 @@ class RatingTable:
             levels: float64[L], ascending, evenly spaced. Every rating is one of them, to the bit.
 
         Raises:
-            DataError: there are more of them, or fewer.
+            DataError: the numbers of levels differ.
         """
         if len(levels) != len(self.scale.levels):
             raise DataError(self.name, f"{len(levels)} levels do not stand for {self.scale}")

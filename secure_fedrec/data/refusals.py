@@ -19,7 +19,7 @@ def refused(path: str | Path, problem: str, *kinds: type[Exception]) -> Iterator
         kinds: kinds of errors.
 
     Raises:
-        DataError: one of them was raised.
+        DataError: an error of these kinds was raised.
     """
     try:
         yield

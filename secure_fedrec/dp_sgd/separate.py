@@ -73,7 +73,7 @@ def require_separate(name: str, batch: Batch, learn: Callable[[Batch, Tensor], L
             random numbers.
 
     Raises:
-        ConfigError: they are not.
+        ConfigError: rows are not one example each.
     """
     half = np.argsort(secret_words(len(batch[0])))[: len(batch[0]) // 2]
     chosen = torch.zeros(len(batch[0]), dtype=torch.bool)
@@ -130,7 +130,7 @@ def require_no_batch_size(model: nn.Module, batch: Batch, find: Callable[[Batch]
         find: the losses of a batch.
 
     Raises:
-        ConfigError: they do.
+        ConfigError: the loss depends on the size of the batch.
     """
     count, training = len(batch[0]), model.training
     double = tuple(torch.cat([column, column]) for column in batch)

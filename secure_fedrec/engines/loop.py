@@ -134,7 +134,7 @@ class Protection:
         """Refuse copies and pickles: each would spend the budget of the same clients again.
 
         Raises:
-            PrivateStateError: always; it is a ``TypeError``.
+            PrivateStateError: always; a kind of ``TypeError``.
         """
         raise PrivateStateError(
             "a Protection must not be copied or pickled: its clients have one budget, and answer "
@@ -387,7 +387,7 @@ def _require_share(name: str, value: Any) -> None:
     """Refuse what is not a probability strictly between 0 and 1.
 
     Raises:
-        ConfigError: it is out of range.
+        ConfigError: the value is out of range.
     """
     if not _is_number(value) or not 0 < value < 1:
         raise ConfigError(f"protection.{name}", value, "must be between 0 and 1")
@@ -397,7 +397,7 @@ def _whole(name: str, value: Any) -> int:
     """A setting that is a whole number.
 
     Raises:
-        ConfigError: it is out of range.
+        ConfigError: the value is out of range.
     """
     if isinstance(value, bool) or not isinstance(value, int | np.integer):
         raise ConfigError(f"protection.{name}", value, "must be a whole number")
@@ -439,7 +439,7 @@ def _within(
     """Terms with the least noise that keeps to a budget.
 
     Raises:
-        ConfigError: none does.
+        ConfigError: the budget is too small for any noise.
     """
     with renamed_keys({"dp": "protection"}):
         multiplier = find_noise_multiplier(

@@ -40,7 +40,7 @@ def with_weight(handed: Any) -> tuple[StateDict, Any]:
     """A client's update: a state_dict, or a pair of one and a weight, by default 1.
 
     Raises:
-        MisfitError: it is neither.
+        MisfitError: the update has another form.
     """
     pair = handed if isinstance(handed, tuple) else (handed, 1)
     if len(pair) != 2 or not isinstance(pair[0], Mapping):

@@ -90,7 +90,7 @@ def measured_leak(
         cutoff: K.
 
     Raises:
-        ValueError: there is no round.
+        ValueError: the number of rounds is 0.
     """
     if rounds < 1:
         raise ValueError("items that are never drawn are not known before the first round")

@@ -99,7 +99,7 @@ def ranking_quality(ranks: IntArray, *, cutoff: int = CUTOFF) -> dict[str, float
         The means by name: ``hit_rate_at_K``, ``ndcg_at_K``; see ``RANKING_FIGURES``.
 
     Raises:
-        ValueError: there is no rank.
+        ValueError: ranks are missing.
     """
     if not len(ranks):
         raise ValueError("there is nothing to rank")

@@ -309,7 +309,7 @@ class Recorder:
         Attacks that claim private vectors are scored against it.
 
         Raises:
-            MisfitError: it has not a row for each client.
+            MisfitError: the table does not have a row for each client.
         """
         round_, found = _round_of(round_), as_array(values, "private values")
         if self._recording.hidden.kinds(round_) and any(
@@ -592,7 +592,7 @@ def _whole(name: str, value: Any, most: int) -> int:
     """A whole number of any kind, from 1.
 
     Raises:
-        MisfitError: it is another value.
+        MisfitError: the value is not such a number.
     """
     try:
         found = 0 if isinstance(value, bool | np.bool_) else index(value)
@@ -611,7 +611,7 @@ def _require_kinds(**told: tuple[Any, type]) -> None:
     """Refuse statements of another type.
 
     Raises:
-        MisfitError: one is.
+        MisfitError: a statement has another type.
     """
     for name, (value, kind) in told.items():
         if value is not None and not isinstance(value, kind):

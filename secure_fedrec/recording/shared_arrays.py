@@ -237,7 +237,7 @@ def _require_shape(name: Any, shape: Any) -> None:
     """Refuse names without an array of at least one value.
 
     Raises:
-        MisfitError: this is it.
+        MisfitError: the name does not have such an array.
     """
     if not isinstance(name, str):
         raise MisfitError(f"arrays: {name!r} is not a name")
@@ -254,7 +254,7 @@ def as_weight(told: Any) -> float:
     """The weight of a sender: a finite number above 0.
 
     Raises:
-        MisfitError: it is another value.
+        MisfitError: the weight is not such a number.
     """
     found = as_array(told, "weight")
     if found.shape or isinstance(told, bool) or not 0.0 < float(found) < np.inf:

@@ -291,7 +291,7 @@ def _require_ratings(ratings: Columns, *, most: int) -> None:
         most: items that there can be.
 
     Raises:
-        MisfitError, ValueError: they do not fit.
+        MisfitError, ValueError: the ratings do not fit together.
     """
     if ratings.keys() != _RATINGS.keys():
         raise MisfitError(f"ratings have the columns {', '.join(sorted(_RATINGS))}")

@@ -137,7 +137,7 @@ def _require_fit(truth: Path, secrets: TruthColumns, rounds: BlockStore, form: F
     """Refuse a truth of another federation than the transcript is of.
 
     Raises:
-        TranscriptError: this is one.
+        TranscriptError: the truth is of another federation.
     """
     try:
         if secrets.clients(rounds) not in (None, form.n_clients):

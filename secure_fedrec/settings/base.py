@@ -64,7 +64,7 @@ class Settings:
         """Refuse fields that contradict each other; defined by subclasses.
 
         Raises:
-            ConfigError: they do not.
+            ConfigError: fields contradict each other.
         """
 
     def key(self, name: str) -> str:
@@ -75,7 +75,7 @@ class Settings:
         """Check a field, if it is set, against bounds that other fields decide.
 
         Raises:
-            ConfigError: it is not from ``low`` to ``high``.
+            ConfigError: the value is not from ``low`` to ``high``.
         """
         value = getattr(self, name)
         if value is not None and not low <= value <= high:

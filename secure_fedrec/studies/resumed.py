@@ -141,7 +141,7 @@ def require_one_source(reports: Mapping[Path, Mapping[str, Any]]) -> None:
         reports: by path; those without a fingerprint are taken as they are.
 
     Raises:
-        DataError: there are two.
+        DataError: the data differ.
     """
     first: dict[str, tuple[Path, str]] = {}
     for path, report in sorted(reports.items()):

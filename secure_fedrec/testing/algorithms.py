@@ -29,7 +29,7 @@ def require_traits(algorithm: Algorithm) -> None:
     """All traits of its rows, with known values.
 
     Raises:
-        AssertionError: they are not stated, or unknown.
+        AssertionError: a trait is unstated or unknown.
     """
     stated = algorithm.public_knowledge().get("traits")
     require(isinstance(stated, Mapping), "public_knowledge() states no traits")

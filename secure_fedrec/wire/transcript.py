@@ -397,7 +397,7 @@ class View:
             after: the table that the round led to instead.
 
         Raises:
-            TranscriptError: not recorded, or not seen.
+            TranscriptError: it was not recorded, or the adversary does not see it.
         """
         table = _frozen(self._model(round_, after=after)["table"])
         if after:
@@ -423,7 +423,7 @@ class View:
         Parts sent to some clients only are included if one of them, or the server, is corrupted.
 
         Raises:
-            TranscriptError: not recorded, or not seen.
+            TranscriptError: it was not recorded, or the adversary does not see it.
         """
         kind = part_of(RESULT) if after else kind_of(Step.PART)
         parts = [

@@ -151,7 +151,7 @@ class Paper:
         """Seeds of a place.
 
         Raises:
-            ConfigError: more are asked for than there are.
+            ConfigError: there are fewer seeds than requested.
         """
         usual = 1 if self.quick else self._of(place, "repetitions", part)
         return first_seeds(self.seeds, asked, default=usual)

@@ -297,7 +297,7 @@ def require_width(vectors: FloatArray, width: int, whose: str) -> None:
     """Check that vectors are as wide as agreed.
 
     Raises:
-        ConfigError: they are not.
+        ConfigError: their width differs.
     """
     if vectors.ndim != 2 or vectors.shape[1] != width:
         problem = f"values in a row of {whose}; all organisations have agreed on {width}"

@@ -63,7 +63,7 @@ class HPFLTable:
         """Check that a table has the size for this.
 
         Raises:
-            ConfigError: it was not.
+            ConfigError: the table has another size.
         """
         if rows != self.rows:
             raise ConfigError("rows", rows, f"{self.attributes} attributes need {self.rows} rows")

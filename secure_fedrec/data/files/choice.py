@@ -109,7 +109,7 @@ def _require_clear(
     """Refuse a role that names suggest and contents contradict.
 
     Raises:
-        DataError: there is one.
+        DataError: such a role was found.
     """
     if what == "rating" and likely:
         unclear = ", ".join(f"{shown(name)} ({columns[name].examples})" for name, *_ in likely)

@@ -103,7 +103,7 @@ class Columns:
         """Some of the rows, bool[N]; they keep their lines.
 
         Raises:
-            DataError: none is left.
+            DataError: all rows are left out.
         """
         if rows.all():
             return self
@@ -191,7 +191,7 @@ def read_text(path: Path, shape: Shape) -> Columns:
     """Read the wanted columns of a text file.
 
     Raises:
-        DataError: it is not sound; names line and column.
+        DataError: the file is malformed; names line and column.
     """
     clock = shape.file.clock()
     with opened(path, shape.file.encoding) as stream:
@@ -327,7 +327,7 @@ def _require_width(block: bytes, delimiter: bytes, width: int) -> None:
     """Prove that every line of a block without quotes has so many columns.
 
     Raises:
-        _Unsound: one has not.
+        _Unsound: a line has another number of columns.
     """
     signs = np.frombuffer(block, dtype=np.uint8)
     ends = np.flatnonzero(signs == ord("\n"))

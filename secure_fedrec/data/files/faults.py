@@ -79,7 +79,7 @@ def explain(path: Path, shape: Shape, clock: Clock) -> None:
         clock: the reader of its times, which has read those before an error.
 
     Raises:
-        DataError: there is one; names line and column.
+        DataError: a line is malformed; names line and column.
     """
     for line, text in enumerate(lines(path, shape.file), start=1):
         fields = fields_of(path, line, text, shape.separator)

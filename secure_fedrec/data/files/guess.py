@@ -169,7 +169,7 @@ def _require_rows(head: _Head) -> None:
     """Refuse a table of users by items, whose cells are the ratings.
 
     Raises:
-        DataError: it reads like one.
+        DataError: the file looks like such a table.
     """
     cells = list(head.rows[0][1:]) if head.rows else []
     written = [number_of(cell) for cell in cells if cell.strip()]

@@ -255,7 +255,7 @@ def preset(table: Mapping[str, Any]) -> RatingsFile:
     """The settings of a catalogue's entry.
 
     Raises:
-        ConfigError: they are wrong.
+        ConfigError: a setting is invalid.
     """
     values = dict(table)
     for name, kind in (("scale", RatingScale), ("catalogue", CatalogueFile)):

@@ -187,7 +187,7 @@ def separator_of(path: Path, first: list[str], file: TextFile, *, single: bool =
 
     Raises:
         ConfigError: the one that is set does not occur.
-        DataError: none parts the lines.
+        DataError: all separators fail to split the lines.
     """
     if file.separator not in ("auto", BLANKS):
         if file.separator not in first[0]:

@@ -77,7 +77,7 @@ class _Rows:
         """The numbers of the rows' clients or items: int32[N].
 
         Raises:
-            DataError: one is not known.
+            DataError: an id is unknown.
         """
         numbers = ids.of(self.columns, what)[self.kept]
         if numbers.min(initial=0) < 0:

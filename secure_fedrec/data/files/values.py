@@ -101,7 +101,7 @@ def require_on(scale: RatingScale, columns: Columns, exact: list[Fraction]) -> N
     """Refuse ratings that are not on a scale.
 
     Raises:
-        DataError: there is one; names the first.
+        DataError: a rating is not on a scale; names the first.
     """
     off = np.flatnonzero(~scale.contains(np.array(exact, dtype=np.float64)))
     if len(off):

@@ -210,7 +210,7 @@ class Present:
         """Inverse of ``encode``.
 
         Raises:
-            WireError: another size.
+            WireError: the size is wrong.
         """
         if len(body) != _PRESENT.size:
             raise WireError(f"PRESENT of {len(body)} bytes")

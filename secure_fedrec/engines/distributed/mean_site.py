@@ -297,7 +297,7 @@ class MeanSite:
         """Check that one more round is within the agreed number.
 
         Raises:
-            RefusalError: it is not.
+            RefusalError: the agreed number is reached.
         """
         most = self._terms.rounds
         if most is not None and self._journal.spent >= most:

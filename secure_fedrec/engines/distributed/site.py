@@ -398,7 +398,7 @@ def _taken(algorithm: Exchanging, clients: IntArray, given: PeerBlock, vault: Va
     """Store the rows that others gave; rows that do not fit do not halt this client.
 
     Raises:
-        ProtocolError: it does not fit.
+        ProtocolError: a row does not fit.
     """
     try:
         algorithm.take(clients, given, vault)

@@ -198,7 +198,7 @@ class ClientHalves:
 
         Raises:
             ConfigError: the source of randomness holds a value without a valid signature.
-            ProtocolError: it contradicts itself.
+            ProtocolError: the values contradict each other.
         """
         known = {} if self._beacon is None else self._beacon.values()
         for half in self._masked:

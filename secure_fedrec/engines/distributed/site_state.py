@@ -84,7 +84,7 @@ class HaltedClient:
         """Check that the client's part is not halted.
 
         Raises:
-            HaltedError: it does not.
+            HaltedError: the part is halted.
             OSError: nor can it be written down.
         """
         self._write()

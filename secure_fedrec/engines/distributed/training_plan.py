@@ -118,7 +118,7 @@ class TrainingPlan:
         Uploads are counted, since the price of the dearest part may not grow with rounds.
 
         Raises:
-            RefusalError: they are more than there are rounds.
+            RefusalError: the uploads exceed the number of rounds.
         """
         if self._noised and releases > self.algorithm.rounds:
             raise RefusalError(
@@ -139,7 +139,7 @@ class TrainingPlan:
         """Check that this is the number of a round.
 
         Raises:
-            ProtocolError: there is none.
+            ProtocolError: the number does not belong to a round.
         """
         if not 1 <= round_ <= self.algorithm.rounds:
             raise RefusalError(

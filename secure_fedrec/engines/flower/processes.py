@@ -121,7 +121,7 @@ def await_port(process: Running, port: int, *, patience: float = _PATIENCE) -> N
     """Wait until a process listens on its port.
 
     Raises:
-        HostError: it ended, or does not listen in time.
+        HostError: the process ended, or does not listen in time.
     """
     end = time.monotonic() + patience
     while time.monotonic() < end:

@@ -199,7 +199,7 @@ def _sent(round_: int, taken: Sequence[_Taken]) -> dict[str, Any] | None:
     """The model that clients were sent; None if none was sent.
 
     Raises:
-        MisfitError: they were sent different ones.
+        MisfitError: clients were sent different models.
         TranscriptError: its file is damaged.
     """
     models = {piece.model for piece, _ in taken}
@@ -223,7 +223,7 @@ def _number(name: str, told: Any) -> int:
     """The result of a caller's function, checked.
 
     Raises:
-        MisfitError: it is not a whole number.
+        MisfitError: the result is not a whole number.
     """
     try:
         return index(told)
@@ -307,7 +307,7 @@ def _require_names(wrong: str, names: Any) -> None:
     """Refuse names of arrays that are not words, each of one array.
 
     Raises:
-        TranscriptError: they are not.
+        TranscriptError: a name is not a word, or names several arrays.
     """
     words = isinstance(names, list) and all(isinstance(each, str) for each in names)
     if not words or len(set(names)) < len(names):

@@ -67,7 +67,7 @@ def _require_no_metrics(arrays: Mapping[str, Any]) -> None:
     """Refuse arrays that have the name of a metric, since the two could not be told apart.
 
     Raises:
-        MisfitError: there is one.
+        MisfitError: an array has the name of a metric.
     """
     for name in arrays:
         if str(name).startswith(METRICS):
@@ -82,7 +82,7 @@ def require_left_out(recorder: Recorder, kind: str) -> None:
         kind: type of the replies.
 
     Raises:
-        MisfitError: it does not say so.
+        MisfitError: the recorder does not leave them out.
     """
     if not recorder.leave_out:
         problem = (

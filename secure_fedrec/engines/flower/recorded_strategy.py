@@ -69,8 +69,8 @@ class RecordedStrategy(ForwardedStrategy):
         """Record the model of a round, from its first train message.
 
         Raises:
-            MisfitError: it holds other arrays than the recorder has.
-            ProtocolError: it holds no model.
+            MisfitError: the model has other arrays than the recorder.
+            ProtocolError: the message does not hold a model.
         """
         first = next(filter(is_train, messages), None)
         if first is not None:

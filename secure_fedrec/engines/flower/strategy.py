@@ -175,7 +175,7 @@ class _ProtectedGrid(ForwardedGrid):
         """Send messages without waiting, train messages excepted: a round takes several exchanges.
 
         Raises:
-            ConfigError: one of them is a train message.
+            ConfigError: a message is a train message.
         """
         sent = list(messages)
         if any(map(is_train, sent)):

@@ -46,7 +46,7 @@ def start_superlink(folder: Path, port: int, home: Path) -> Running:
         home: where Flower keeps its own files.
 
     Raises:
-        HostError: it does not start.
+        HostError: the SuperLink does not start.
     """
     command = [
         flower_command("flower-superlink"),

@@ -38,7 +38,7 @@ def require_columns(batch: Batch) -> Batch:
     """The batch, if it is one.
 
     Raises:
-        ConfigError: it has no columns by name.
+        ConfigError: the batch does not have named columns.
     """
     found: object = batch
     if not isinstance(found, Mapping):
@@ -63,7 +63,7 @@ def require_callable(**given: object) -> None:
     """Check arguments that are functions, by name.
 
     Raises:
-        ConfigError: one cannot be called.
+        ConfigError: an argument cannot be called.
     """
     for name, function in given.items():
         if not callable(function):

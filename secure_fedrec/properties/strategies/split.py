@@ -111,7 +111,7 @@ def split_runs(
         alone: whether users train one at a time; None draws it, one time in sixteen.
 
     Raises:
-        ConfigError: there is no user or no example.
+        ConfigError: users or examples are missing.
     """
     if users < 1 or max_examples < 1 or max_rounds < 1:
         raise ConfigError("split_runs", (users, max_examples, max_rounds), "must be at least 1")

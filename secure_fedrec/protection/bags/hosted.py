@@ -27,7 +27,7 @@ def bags_of(channel: BagChannel | None) -> LayeredBags | None:
     """The bags of a stack, where clients elsewhere can give to them.
 
     Raises:
-        ConfigError: they are one party's own keys.
+        ConfigError: the keys belong to one party.
     """
     if channel is None or isinstance(channel, LayeredBags):
         return channel

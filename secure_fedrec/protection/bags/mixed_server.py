@@ -113,7 +113,7 @@ class _Paths:
         """The bags, once every client has seen its cells: float64[N, d] each.
 
         Raises:
-            ProtocolError: not every client has.
+            ProtocolError: a client has not seen its cells.
         """
         if self.stage != _DONE:
             raise ProtocolError("not every client has seen its cells")

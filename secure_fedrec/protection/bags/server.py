@@ -57,7 +57,7 @@ class BagHub:
         """The bags of some clients: float64[N, d] each, without order or owner.
 
         Raises:
-            ProtocolError: one of them gave no vectors.
+            ProtocolError: vectors of a client are missing.
         """
         found = {}
         many = len(clients)

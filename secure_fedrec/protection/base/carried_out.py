@@ -304,7 +304,7 @@ class CarriedOut(TableSession):
         """Check a sum against the rows that clients put in.
 
         Raises:
-            LosslessnessError: it is another one.
+            LosslessnessError: the sum differs.
         """
         due = self.collector.expected(self._plain.aggregate())
         if due is not None and not (

@@ -155,7 +155,7 @@ class Gathered:
         """Check that every client has submitted.
 
         Raises:
-            ProtocolError: one has not.
+            ProtocolError: a client has not submitted.
         """
         if self._submitted != len(self.clients):
             raise ProtocolError(
@@ -279,7 +279,7 @@ class DenseSum(ServerSum):
         """Add the words of some clients; hidden counts wrap as the ring's words do.
 
         Raises:
-            ProtocolError: they are not in the agreed layout.
+            ProtocolError: words are not in the agreed layout.
         """
         if (
             not isinstance(block, RowBlock)

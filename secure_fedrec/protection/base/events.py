@@ -185,7 +185,7 @@ def require_public_to_server(sampling: Sampling | None) -> Sampling:
     """The cohort's sampling, refused where it claims to be secret from the server.
 
     Raises:
-        ConfigError: it does.
+        ConfigError: the sampling claims to be secret from the server.
     """
     if sampling is None:
         return Sampling()

@@ -228,7 +228,7 @@ class StateHidden(Protocol):
             secret: what this host holds.
 
         Raises:
-            ConfigError: it is missing, damaged, or another.
+            ConfigError: the key is missing, damaged, or a different one.
         """
 
     def read(self, at: Standing, identity: Identity, secret: bytes) -> WordArray | None:
@@ -331,8 +331,8 @@ def require_recorded(hosting: Hosting) -> None:
     """Refuse to record hosts whose records cannot be joined to one run.
 
     Raises:
-        ConfigError: such as that messages have no senders at those who read them, so that the truth
-            that attacks are scored against would be unknown.
+        ConfigError: for instance if receivers do not know the senders of messages, since attacks
+            could then not be scored.
     """
     if hosting.unrecorded:
         raise ConfigError("--record", True, hosting.unrecorded)

@@ -95,7 +95,7 @@ class Stand(Settings, section="layer.stands"):
             another one in its place, up to the price of the noise, if there is noise.
 
     Raises:
-        ConfigError: another game.
+        ConfigError: the game is unknown.
     """
 
     corrupt: tuple[str, ...]

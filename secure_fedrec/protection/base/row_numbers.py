@@ -37,7 +37,7 @@ def require_ascending(rows: IndexArray | npt.NDArray[np.uint32], n_rows: int) ->
     """Check row numbers of a table of ``n_rows``.
 
     Raises:
-        WireError: they do not ascend inside the table.
+        WireError: numbers do not ascend, or are outside the table.
     """
     if len(rows) and (np.any(rows[1:] <= rows[:-1]) or rows[0] < 0 or rows[-1] >= n_rows):
         raise WireError(f"row numbers must ascend and stay below {n_rows}")

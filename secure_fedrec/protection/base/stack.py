@@ -34,7 +34,7 @@ def _require_members(key: str, part: object, protocol: type) -> None:
     """Check that a part, possibly a plug-in's, has all members of its protocol; None is accepted.
 
     Raises:
-        ConfigError: it lacks something.
+        ConfigError: a member is missing.
     """
     names = (name for each in reversed(protocol.__mro__) for name in _named(each))
     lacking = [name for name in names if part is not None and not hasattr(part, name)]

@@ -62,7 +62,7 @@ class ServerSum:
         """Check that every awaited client was heard.
 
         Raises:
-            ProtocolError: one is missing; nothing is aggregated without it.
+            ProtocolError: a client is missing, so the round is not aggregated.
         """
         self._heard.require_complete()
 
@@ -227,7 +227,7 @@ class TableCollector:
         """Check that a round of these clients can begin.
 
         Raises:
-            ProtocolError, ConfigError: it cannot.
+            ProtocolError, ConfigError: the round cannot begin.
         """
 
     def expected(self, plain: Aggregate) -> Aggregate | None:

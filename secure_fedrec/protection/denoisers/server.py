@@ -96,7 +96,7 @@ class RoutedServer(HostedSum):
         """The rows of each of some parties.
 
         Raises:
-            ProtocolError: one is missing; the message says what was refused.
+            ProtocolError: a party is missing; the message says what was refused.
         """
         read = partial(self._attempt.read, kind=kind)
         return list(one_of_each(came, read, due, kind.name).values())

@@ -151,7 +151,7 @@ class _PlacedNoise:
         config: settings of that place.
 
     Raises:
-        ConfigError: another place.
+        ConfigError: the place is unknown.
     """
 
     place: ClassVar[str]
@@ -183,7 +183,7 @@ class LocalNoise(_PlacedNoise):
         config: settings with ``place = "local"``.
 
     Raises:
-        ConfigError: another place.
+        ConfigError: the place is unknown.
     """
 
     place = "local"
@@ -218,7 +218,7 @@ class CentralNoise(_PlacedNoise):
         config: settings with ``place = "central"``.
 
     Raises:
-        ConfigError: another place.
+        ConfigError: the place is unknown.
     """
 
     place = "central"

@@ -177,7 +177,7 @@ class Envelope:
         """Refuse bytes behind the proof, where the kind has none.
 
         Raises:
-            ProtocolError: there are some.
+            ProtocolError: there are bytes behind the proof.
         """
         if len(self.payload):
             raise ProtocolError(f"{self.kind.name}: {len(self.payload)} trailing bytes")
@@ -186,7 +186,7 @@ class Envelope:
         """Check the signature of the sender.
 
         Raises:
-            ProtocolError: it is missing or not by this key.
+            ProtocolError: the signature is missing or not by this key.
         """
         signed = self.proven[: -len(self.proof)]
         _verify(public_key, self.kind, self.sender, signed, self.proof)
@@ -195,7 +195,7 @@ class Envelope:
         """Check the MAC of a message for the server alone.
 
         Raises:
-            ProtocolError: it was not made with this key.
+            ProtocolError: the MAC was not made with this key.
         """
         prefix = self.proven[: -len(self.proof)]
         if not compare_digest(_mac(key, prefix, self.payload), self.proof):

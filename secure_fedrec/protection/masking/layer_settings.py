@@ -67,7 +67,7 @@ class MaskingLayerConfig(Settings, section="protection"):
         """The protocol's parameters for rounds of that many clients.
 
         Raises:
-            ConfigError: it does not have settings that meet its bounds.
+            ConfigError: such rounds do not have settings that meet the bounds.
         """
         with renamed_keys(_KEYS, {"protection.corrupt": self.corrupt}):
             return find_parameters(

@@ -108,7 +108,7 @@ class TailFloor(Settings, section="tail_floor"):
             key: name of the setting.
 
         Raises:
-            ConfigError: it is not "curious".
+            ConfigError: the adversary is not "curious".
         """
         if adversary != "curious":
             raise ConfigError(

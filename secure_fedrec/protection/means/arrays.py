@@ -163,7 +163,7 @@ def _is_shared(name: str, array: NDArray[Any], shared: Sequence[str]) -> bool:
     """Whether patterns share an array.
 
     Raises:
-        ConfigError: they do, and no mean is taken of such.
+        ConfigError: patterns share an array of a type that is not averaged.
     """
     matching = [each for each in shared if fnmatchcase(name, each)]
     last, counted = name.rpartition(".")[2], array.dtype.kind in "iub"

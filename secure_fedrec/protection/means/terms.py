@@ -175,7 +175,7 @@ class _UnderMasks(Settings, section="protection"):
         """Check that rounds of all clients on a roster are possible.
 
         Raises:
-            ConfigError: they are not; names the setting.
+            ConfigError: rounds are not possible; names the setting.
         """
         if self.adversary == "active" and roster.server == roster.operator:
             raise ConfigError("roster.operator", "(the server)", "must not be the server")
@@ -331,7 +331,7 @@ class MaskedMean(_UnderMasks):
         """Clip of each array.
 
         Raises:
-            ConfigError: one has none.
+            ConfigError: an array does not have a clip.
         """
         if not isinstance(self.clip, Mapping):
             return dict.fromkeys(shared.shapes, self.clip)

@@ -59,7 +59,7 @@ class Authority(Half):
             round_: the round that the authority expects.
 
         Raises:
-            WireError: not such a message.
+            WireError: the message is malformed.
             ProtocolError: the round was answered, or sums that are not over the whole cohort.
         """
         plan = self._plan

@@ -104,7 +104,7 @@ class HostedEncryptedSum(_HostedCiphertextSum):
         """Sums and counts, as the authority has opened them.
 
         Raises:
-            ProtocolError: it has not.
+            ProtocolError: the sums are not opened yet.
         """
         (opened,) = self.hub.result()
         return self._collector.layout.split(opened, self._collector.codec)
@@ -336,7 +336,7 @@ def _held(at: Standing) -> Held:
     """The encrypted state that the server holds.
 
     Raises:
-        ProtocolError: nothing, as where it is sent in clear.
+        ProtocolError: it is missing, as if it is sent in clear.
     """
     if at.held is None:
         raise ProtocolError(f"round {at.round}: there is no encrypted state")

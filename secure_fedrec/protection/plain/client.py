@@ -33,7 +33,7 @@ class PlainClient:
         """Send the rows, once (``Party.step``).
 
         Raises:
-            ProtocolError: they were sent.
+            ProtocolError: the rows were sent before.
         """
         if self._sent or inbox:
             raise ProtocolError(

@@ -94,7 +94,7 @@ class Course:
         """Bodies of one message of each of some parties, in their order.
 
         Raises:
-            ProtocolError: one is missing; the message says what was refused.
+            ProtocolError: a message is missing; the error says what was refused.
         """
         return one_of_each(inbox, partial(self.messages.open, kind=kind), due, kind.name)
 
@@ -260,7 +260,7 @@ def require_seen(course: Course, inbox: Sequence[bytes], own: Node, signed: byte
         signed: its own list.
 
     Raises:
-        ProtocolError: they have not, or its own is another one.
+        ProtocolError: a sender has not, or the recipient's own list differs.
     """
 
     def is_list(data: bytes) -> bool:

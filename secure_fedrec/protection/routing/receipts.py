@@ -154,8 +154,8 @@ def equivocates(first: bytes, second: bytes, signer: bytes) -> bool:
         signer: Ed25519 public key of the receiver.
 
     Raises:
-        WireError: one is malformed.
-        ProtocolError: one is not signed with that key.
+        WireError: a list is malformed.
+        ProtocolError: a list is not signed with that key.
     """
     one, other = Receipt.decode(first), Receipt.decode(second)
     for data in (first, second):

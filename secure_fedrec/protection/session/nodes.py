@@ -52,7 +52,7 @@ def node_of(role: int, number: int) -> Node:
     """The party that two numbers of a message name; cached, since they repeat.
 
     Raises:
-        WireError: there is none.
+        WireError: the numbers do not name a party.
     """
     try:
         return Node(Role(role), number)

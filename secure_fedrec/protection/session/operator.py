@@ -107,7 +107,7 @@ def public_key(text: str) -> bytes:
     """A public key from hexadecimal digits.
 
     Raises:
-        ConfigError: they are not 64.
+        ConfigError: the text does not have 64 digits.
     """
     try:
         key = bytes.fromhex(text)

@@ -208,7 +208,7 @@ def one_of_each(
         kind: name of the awaited message, for error messages.
 
     Raises:
-        ProtocolError: one is missing; the message says what was refused.
+        ProtocolError: a message is missing; the error says what was refused.
     """
     found: dict[Node, Content] = {}
 

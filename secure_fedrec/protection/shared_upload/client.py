@@ -91,7 +91,7 @@ class SharingClient(Half):
         """Take the denoisers' keys of this round, one message from each, in any order.
 
         Raises:
-            ProtocolError: one is missing, repeated, unsigned, or of another round.
+            ProtocolError: a message is missing, repeated, unsigned, or of another round.
             WireError: a malformed message or key.
         """
         self._require(_State.WAITING)

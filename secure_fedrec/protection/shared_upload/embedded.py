@@ -93,7 +93,7 @@ class SharedUpload(TableCollector):
 
         Raises:
             ProtocolError: fewer participants than the floor.
-            ConfigError: more participants than run with real cryptography.
+            ConfigError: there are too many participants for real cryptography.
         """
         if len(participants) < self.config.floor:
             raise ProtocolError(

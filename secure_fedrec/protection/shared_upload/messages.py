@@ -100,7 +100,7 @@ def decode_rows(body: bytes, context: RoundContext, *, width: int) -> tuple[Inde
     """Row numbers int32[n] and words [n, width].
 
     Raises:
-        WireError: not what ``encode_rows`` writes.
+        WireError: the bytes are not as ``encode_rows`` writes them.
     """
     rows, place = decode_row_numbers(body, context.n_items)
     return rows, unpack_words(body[place:], len(rows), width, context.codec)
@@ -189,7 +189,7 @@ def split_consents(body: bytes, count: int) -> Sequence[bytes]:
     """The CONSENT messages in an AGREEMENT.
 
     Raises:
-        WireError: not ``count`` of them.
+        WireError: the number of messages is not ``count``.
     """
     size = ENVELOPE_BYTES + 32
     if len(body) != count * size:

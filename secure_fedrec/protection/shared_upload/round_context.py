@@ -89,7 +89,7 @@ class RoundContext:
         """Check that a party signs with the key that the roster lists.
 
         Raises:
-            ProtocolError: with another one, or it is not listed.
+            ProtocolError: the party has another key, or is not listed.
         """
         mine = identity.public_key().public_bytes_raw()
         if node not in self.roster or self.roster.key_of(node) != mine:

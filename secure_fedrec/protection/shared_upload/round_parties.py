@@ -51,7 +51,7 @@ class Half:
         """Bodies of one message of every denoiser, by their numbers; they come in any order.
 
         Raises:
-            ProtocolError: one is missing, repeated, unsigned, or of another round.
+            ProtocolError: a message is missing, repeated, unsigned, or of another round.
             WireError: a malformed message.
         """
         count = self._context.denoisers

@@ -77,7 +77,7 @@ def _require_genuine(sent: Messages, delivered: Messages, holder: str) -> None:
         holder: who receives, for error messages.
 
     Raises:
-        ProtocolError: one is not.
+        ProtocolError: a message has another sender, or was changed.
     """
     if delivered is sent:
         return

@@ -122,7 +122,7 @@ def grid_for(data: str) -> str:
     """Name of the grid that was made for the data, or for similar data.
 
     Raises:
-        ConfigError: there is none.
+        ConfigError: the data do not have such a grid.
     """
     name = data.removesuffix("-sample")
     if name not in GRIDS:

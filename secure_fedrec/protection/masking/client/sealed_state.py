@@ -85,7 +85,7 @@ class SavedState:
         """The beacons, and those that were observed since.
 
         Raises:
-            ProtocolError: one of an epoch is not the other.
+            ProtocolError: two values of an epoch differ.
         """
         for epoch, value in self.beacons.items():
             if observed.get(epoch, value) != value:

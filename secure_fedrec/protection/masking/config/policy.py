@@ -112,7 +112,7 @@ class SitePolicy(Settings, section="policy"):
         """Check a proposed configuration.
 
         Raises:
-            ProtocolError: it promises less than this site asks for.
+            ProtocolError: the configuration promises less than this site requires.
         """
         if self.adversary == "active":
             if config.adversary != "active":

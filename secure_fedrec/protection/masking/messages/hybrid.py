@@ -114,7 +114,7 @@ def require_usable(public: bytes) -> None:
     """Refuse a KEM key to which nothing can be sealed.
 
     Raises:
-        ProtocolError: it is malformed.
+        ProtocolError: the key is malformed.
     """
     seal_to(public, bytes(32), b"")
 

@@ -91,7 +91,7 @@ def require_usable(public: bytes) -> None:
     """Refuse a public key of low order, for any receiver.
 
     Raises:
-        ProtocolError: it has low order.
+        ProtocolError: the key has low order.
     """
     # RFC 7748: the highest bit does not count, and coordinates need not be reduced.
     if int.from_bytes(public, "little") % 2**255 % PRIME in _LOW_ORDER:

@@ -166,7 +166,7 @@ class MaskingServer:
         """int64[|S|], the clients in the sum.
 
         Raises:
-            ProtocolError: there is no result.
+            ProtocolError: the round does not have a result.
         """
         done = self._done()
         return done.public.cohort[done.survivors]
@@ -176,7 +176,7 @@ class MaskingServer:
         """Ring words of the sum.
 
         Raises:
-            ProtocolError: there is no result.
+            ProtocolError: the round does not have a result.
         """
         return self._done().result
 
@@ -185,7 +185,7 @@ class MaskingServer:
         """The sum as bytes that clients can check (``MaskingClient.open_result``).
 
         Raises:
-            ProtocolError: there is no result.
+            ProtocolError: the round does not have a result.
         """
         return bytes(pack(self.result, self._round.public.config.bits))
 
@@ -194,7 +194,7 @@ class MaskingServer:
         """Merkle root over every message that the round rests on.
 
         Raises:
-            ProtocolError: there is no result.
+            ProtocolError: the round does not have a result.
         """
         return self._done().transcript_root
 
@@ -212,7 +212,7 @@ class MaskingServer:
         """State what vectors are computed from, in a round that began with ``Later``.
 
         Raises:
-            ProtocolError: it was named before, or is of another federation.
+            ProtocolError: the statement was named before, or is of another federation.
         """
         later = self._round.later
         if later is None or later != statement.later:

@@ -48,7 +48,7 @@ class RunningSum:
         """Take one more vector: [d] of the sum's type, which must not change until it is added.
 
         Raises:
-            ValueError: it has another length or type.
+            ValueError: the vector has another length or type.
         """
         if words.shape != self._total.shape or words.dtype != self._total.dtype:
             raise ValueError(

@@ -114,8 +114,8 @@ class TableClient(ClientHalf):
         Upon TABLE an upload, upon SUMS the next table (``Party.step``).
 
         Raises:
-            WireError: not such a message.
-            ProtocolError: not now, or refused (``receive_table``, ``receive_sums``).
+            WireError: the message is malformed.
+            ProtocolError: the step is not due, or refused (``receive_table``, ``receive_sums``).
             EncodingError: words that do not fit.
         """
         if not inbox and self._table is not None:
@@ -166,7 +166,7 @@ class TableClient(ClientHalf):
             Ring words of V_t.
 
         Raises:
-            WireError: not such a message.
+            WireError: the message is malformed.
             ProtocolError: not now, or the table is not the one both updaters vouched for; in that
                 case the client aborts for good.
         """
@@ -187,7 +187,7 @@ class TableClient(ClientHalf):
             words: ring words of V_t; in round 1 also the first table, as every client knows it.
 
         Raises:
-            ProtocolError: not now.
+            ProtocolError: the step is not due.
         """
         self._require(_Client.TABLE)
         self._table = words
@@ -201,7 +201,7 @@ class TableClient(ClientHalf):
             vectors: one per layout of the plan.
 
         Raises:
-            ProtocolError: not now.
+            ProtocolError: the step is not due.
             EncodingError: the words do not fit; nothing leaves then.
         """
         self._require(_Client.UPLOAD)
@@ -219,7 +219,7 @@ class TableClient(ClientHalf):
         """An updater's step: compute and encrypt the next table.
 
         Raises:
-            WireError: not such a message.
+            WireError: the message is malformed.
             ProtocolError: not now, or the sums are not over the whole cohort; in that case the
                 client aborts for good, since what is refused says something of what is inside.
             EncodingError: the new table leaves the ring's clip.

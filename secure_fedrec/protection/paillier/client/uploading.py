@@ -47,8 +47,8 @@ class UploadingClient(ClientHalf):
         """The next message, at the server's prompt or upon all mask keys (``Party.step``).
 
         Raises:
-            WireError: not such a message.
-            ProtocolError: not now, or the mask keys are refused.
+            WireError: the message is malformed.
+            ProtocolError: the step is not due, or the mask keys are refused.
             EncodingError: the words do not fit; nothing leaves then.
         """
         if self._state is _Client.ADVERTISE:
@@ -63,7 +63,7 @@ class UploadingClient(ClientHalf):
         """The first message of a masked round.
 
         Raises:
-            ProtocolError: not now.
+            ProtocolError: the step is not due.
         """
         self._require(_Client.ADVERTISE)
         self._mask = PairwiseMask(
@@ -76,7 +76,7 @@ class UploadingClient(ClientHalf):
         """Take the mask keys of the cohort, each signed by its client.
 
         Raises:
-            WireError: not such a message.
+            WireError: the message is malformed.
             ProtocolError: not now, or a key that is missing, repeated, replaced, unsigned or weak.
         """
         mask = self._require_mask(_Client.KEYS)
@@ -102,7 +102,7 @@ class UploadingClient(ClientHalf):
             vectors: one per layout of the plan, signed values within the clip of its codec.
 
         Raises:
-            ProtocolError: not now.
+            ProtocolError: the step is not due.
             EncodingError: the words do not fit; nothing leaves then.
         """
         self._require(_Client.UPLOAD)

@@ -141,7 +141,7 @@ class Plan:
         """Check that an identity may play a part.
 
         Raises:
-            ConfigError: another role, or a client outside the cohort.
+            ConfigError: the role is wrong, or the client is outside the cohort.
         """
         party = identity.node
         inside = role is not Role.CLIENT or party.number in self.clients

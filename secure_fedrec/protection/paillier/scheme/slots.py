@@ -86,7 +86,7 @@ class SlotLayout(Settings, section="paillier"):
         """Slots in one plaintext.
 
         Raises:
-            ConfigError: not even one fits.
+            ConfigError: a plaintext is too small for one slot.
         """
         slots = (key_bits - 1 - self.guard_bits) // self.slot_bits
         if slots < 1:
