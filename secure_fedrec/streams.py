@@ -210,7 +210,7 @@ class Streams:
         """The family that a client draws for itself from.
 
         Raises:
-            ConfigError: its secret is not here.
+            ConfigError: the client's secret is not known here.
         """
         if self._secrets is None:
             return self

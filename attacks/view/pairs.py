@@ -83,7 +83,7 @@ def noise_of(view: View) -> float:
 
 
 def pair_sums(view: View) -> list[PairSums]:
-    """Those of all recorded rounds; needs one."""
+    """The pair sums of all recorded rounds, of which there must be one."""
     seen, n_items = pair_view(view), need_triangle(view)
     server = view.sees(Step.AGGREGATE)
     told = _summed(seen) if server else _published(seen)

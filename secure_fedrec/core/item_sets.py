@@ -27,7 +27,7 @@ def take_first_distinct(
     stamps: IndexArray,
     stamp: int,
 ) -> None:
-    """Read run r of ``ranks`` until client ``owners[r]`` has as many as its bounds have room for.
+    """Read run r of ``ranks`` until the bounds of client ``owners[r]`` are full.
 
     A client's results so far are at ``bounds[b]`` of ``chosen``. A rank counts as taken if it has
     the stamp of the run; stamps count up from ``stamp``, so that they need not be cleared.

@@ -253,7 +253,7 @@ class Recorder:
     def round(self, round_: int, model: Mapping[str, Any]) -> Iterator["RecordedRound"]:
         """Record a round of a training loop.
 
-        It stands around the aggregation:
+        Use it around the aggregation:
 
             with recorder.round(t, model.state_dict()) as taken:
                 for client, own in train(cohort):

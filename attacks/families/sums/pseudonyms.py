@@ -14,7 +14,7 @@ from secure_fedrec.core.arrays import BoolArray, IntArray
 
 
 class Part(NamedTuple):
-    """A round, solved as far as it can be; its first pseudonyms have names."""
+    """A round, solved as far as possible; ``names`` are those of its first pseudonyms."""
 
     round: int
     sums: RoundSums

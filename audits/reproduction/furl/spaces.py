@@ -43,8 +43,7 @@ class Pair(NamedTuple):
     """Two studies whose user vectors are compared.
 
     Attributes:
-        server: the one.
-        federation: the other.
+        server: study of a server. federation: study of a federation.
         start: "independent" or "same encoder".
         texts: "same" or "another split".
     """

@@ -167,7 +167,7 @@ Studies: TypeAlias = Mapping[Needed, Found]
 def needed_study(data: str, method: str, seed: int, start: str) -> Needed:
     """The study of a method under a start, or under its own where it has no other.
 
-    Its one study is in the tables of every start.
+    A method with one start has one study, which is in the tables of every start.
     """
     starts = starts_of(method)
     return Needed(data, method, seed, start if start in starts else starts[0])

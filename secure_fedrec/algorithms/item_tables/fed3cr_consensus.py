@@ -237,8 +237,8 @@ def consistency(alpha: np.float32, cosines: SingleArray) -> Any:
 def complementarity(beta: np.float32, squares: SingleArray, lines: SingleArray) -> Any:
     """Beta L_com; its gradient at the raw correlation and at the columns' square lengths.
 
-    ``squares[PULL_CORRELATION]`` gets D with pulls P D^T on C and C D on P, and the lines of the
-    square lengths the factors of the columns of C and P that are pulled on besides.
+    ``squares[PULL_CORRELATION]`` gets D, for gradients P D^T of C and C D of P. The lines of square
+    lengths get factors of the columns of C and P, for further gradients.
 
     Returns:
         beta L_com.

@@ -36,7 +36,7 @@ class Moving(NamedTuple):
 
 
 class Pace(NamedTuple):
-    """Adam's corrections for the start, as of a step.
+    """Adam's bias corrections at a step.
 
     Attributes:
         rate: factor on the mean of slopes.

@@ -150,7 +150,7 @@ class Leaving:
     def _note_integers(
         self, user: User, private: Everybody, outcomes: Sequence[Outcome], matches: Matches
     ) -> None:
-        """Integers are not drawn, so they are told from chance by being each client's own."""
+        """Integers are not random; a match is not chance if each client sends its own."""
         sent = [_reaching(outcome) for outcome in outcomes]
         for name, own in private[user].items():
             constant = own.numel() < _COUNTED or bool((own == own.reshape(-1)[0]).all())

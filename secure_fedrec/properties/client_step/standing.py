@@ -236,7 +236,7 @@ def _judge(
     there, own = (each.square().sum(2) for each in (windows[:, places], pieces[:, chosen]))
 
     def best(distances: Tensor) -> int | None:
-        """The nearest pair, if one is near and its piece was not given."""
+        """The nearest pair that is close enough and whose piece the server did not know before."""
         close = (distances.nan_to_num(1.0) < near).nonzero()[:, 0]
         kinds, which = chosen[close].unique(return_inverse=True)  # type: ignore[no-untyped-call]
         close = close[~known.holds(pieces[:, kinds], near)[which]]

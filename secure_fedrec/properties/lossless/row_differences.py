@@ -58,7 +58,8 @@ def silent_row(silent: Rows, exempt: Iterable[int], scope: Scope) -> str | None:
         scope: what may be left out.
     """
     if len(silent) and not scope.drops_reports:
-        return f"{_place(silent, 0)} is not sent: lossless relative to what it reports at most"
+        place = _place(silent, 0)
+        return f"{place} is not sent, so it is at most lossless relative to what it reports"
     silent = silent.pick(np.isin(silent.clients, list(exempt)))
     if len(silent):
         return f"{_place(silent, 0)} is not sent, though the client is exempt from the cloak"

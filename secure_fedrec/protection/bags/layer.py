@@ -43,8 +43,8 @@ _MIXED = Claim(
     hides="which client sent a vector, which vectors are of one client, and how many a client "
     "gives, from the server and from anyone who watches the lines",
     assumes="one honest mix per path, with batches that the adversary has not filled itself; "
-    "clients that do not all but one work together, and look for their cells in the server's "
-    "receipts, since a mix can replace them",
+    "at least two clients that do not work with others; and that clients look for their cells in "
+    "the server's receipts, since a mix can replace them",
     lossless=True,
     found="values stay: a vector close to one of an earlier round, or one that only a "
     "certain client could give, names its owner; cells have no authentic sender",

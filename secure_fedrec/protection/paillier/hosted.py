@@ -336,7 +336,7 @@ def _held(at: Standing) -> Held:
     """The encrypted state that the server holds.
 
     Raises:
-        ProtocolError: it is missing, as if it is sent in clear.
+        ProtocolError: the state is missing; it may be sent in clear.
     """
     if at.held is None:
         raise ProtocolError(f"round {at.round}: there is no encrypted state")

@@ -3,8 +3,8 @@
 The seed decides what is held out, where training starts and what is drawn. After each round every
 client's model is measured as trained, before anything is averaged; under ``published``, of a method
 of ``RANKED_AVERAGED``, with what is shared as averaged. The round that is reported is the one with
-the largest validation HR@10; figures of the last are kept beside. Test items choose nothing. A
-study of "oracles" evaluates rules without a model.
+the largest validation HR@10; figures of the last are kept beside. Test items are not used for any
+choice. A study of "oracles" evaluates rules without a model.
 """
 
 from collections.abc import Callable, Mapping
