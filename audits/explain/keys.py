@@ -28,8 +28,8 @@ from secure_fedrec.protection import RECORDS
 from secure_fedrec.settings import Settings
 
 GENERATED = "synthetic"
-"""The data set that is made, of the shape that ``[data]`` says; where a class of settings serves
-others too, they have no shape."""
+"""The generated data set, whose shape ``[data]`` sets; other data sets with the same class of
+settings do not have a shape to set."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -47,7 +47,7 @@ def midranks(values: FloatArray) -> FloatArray:
 
 
 def tied_means(values: FloatArray, by_place: FloatArray) -> FloatArray:
-    """Each value's number by its place in its row, smallest first; ties share the mean of theirs.
+    """For each value, ``by_place`` at its place in its row, smallest first; ties get the mean.
 
     Args:
         values: [..., n], real.

@@ -169,8 +169,8 @@ def once(
 
     Raises:
         BeingMadeError: another process is making it, and is not waited for.
-        DataError: the folder cannot be written or locked, or what is no file is in a place of the
-            study's; or as ``read`` and ``make``.
+        DataError: the folder cannot be written or locked, or something that is not a file is in a
+            place of the study's; or as ``read`` and ``make``.
     """
     found = read()
     if found is not None:

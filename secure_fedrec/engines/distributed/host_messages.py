@@ -154,7 +154,7 @@ class Agreement:
         """Sender and body of a message (arguments: ``seal``).
 
         Raises:
-            WireError: the bytes are not message.
+            WireError: the bytes are not a message.
             ProtocolError: of another kind, session or number, or not signed by who sent it.
         """
         found = self._messages(number, context).read(data)

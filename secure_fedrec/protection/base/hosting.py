@@ -314,7 +314,7 @@ def read_each(
 
     Args:
         arrived: messages of all kinds, and what a hub has refused.
-        read: sender and content of a message; None, or a refusal, where it is no such message.
+        read: sender and content of a message; None, or a refusal, if it is not such a message.
     """
     found: dict[int, tuple[int, int, Read]] = {}
     for data in arrived:

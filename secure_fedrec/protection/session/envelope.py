@@ -96,7 +96,7 @@ class SignedMessages:
             data: exactly the bytes that ``seal`` made.
 
         Raises:
-            WireError: the bytes are not message, or of an unknown kind.
+            WireError: the bytes are not a message, or of an unknown kind.
             ProtocolError: a message of another protocol, agreement or round, of a party that is not
                 on the roster, or not signed by its sender.
         """
@@ -125,7 +125,7 @@ class SignedMessages:
         """Sender and body of a message of one kind.
 
         Raises:
-            WireError: the bytes are not message.
+            WireError: the bytes are not a message.
             ProtocolError: it is of another kind or agreement, or not signed by its sender.
         """
         found = self.read(data)

@@ -87,7 +87,7 @@ class Identity:
         """Read the file.
 
         Raises:
-            ConfigError: it is missing, others than its owner may read it, or it is no such file.
+            ConfigError: it is missing, others than its owner may read it, or it is not such a file.
         """
         data = read_private(path, "identity.file")
         body, digest = data[:-32], data[-32:]

@@ -76,7 +76,7 @@ def open_envelope(data: bytes, kind: Kind, *, context: RoundContext) -> Envelope
     """Check an envelope (``session.envelope.SignedMessages``).
 
     Raises:
-        WireError: the bytes are not envelope.
+        WireError: the bytes are not an envelope.
         ProtocolError: another kind, round or context, a sender who is not on the roster or has
             another role, or a signature that is not the sender's.
     """

@@ -156,7 +156,7 @@ class Plan:
         """Open the one kind of message that a state accepts.
 
         Raises:
-            WireError: the bytes are not message.
+            WireError: the bytes are not a message.
             ProtocolError: a message of another agreement, round, kind or role, of a client outside
                 the cohort, or with a bad signature.
         """

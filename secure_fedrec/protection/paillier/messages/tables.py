@@ -78,7 +78,7 @@ def split_table(table: bytes, plan: Plan) -> tuple[bytes, EncryptedVector]:
     """Digest and ciphertexts.
 
     Raises:
-        WireError: the bytes are not table, or under another key or layout than the plan's.
+        WireError: the bytes are not a table, or under another key or layout than the plan's.
     """
     if len(table) < DIGEST_BYTES:
         raise WireError(f"a table of {len(table)} bytes is shorter than its digest")
