@@ -84,5 +84,6 @@ def _setting(library: Library, place: Place, side: Mapping[str, Any]) -> Setting
 def _study(library: Library, place: Place, side: Mapping[str, Any], setting: Setting) -> Needed:
     """Of the first seed; a row of table 3 as long as that trains."""
     part = ABLATION if "row" in side else ""
-    rounds = library.paper.rounds(place, part)
-    return Needed(place, side["method"], setting, library.seeds(place)[0], rounds)
+    method = side["method"]
+    rounds = library.paper.rounds(place, part, method)
+    return Needed(place, method, setting, library.seeds(place)[0], rounds)
