@@ -445,7 +445,7 @@ def test_no_report_crashes_whoever_reads_it(recorded: Path, tmp_path: Path) -> N
             ends["refused"] += 1
             continue
         for each in (found, judged):
-            assert all(WRITERS[name](each) for name in ("sarif", "junit", "md"))
+            assert all(WRITERS[name](each) for name in WRITERS.keys() - {"html"})
         ends["written"] += 1
     assert min(ends["refused"], ends["written"]) >= 25
 
