@@ -166,7 +166,7 @@ def _fingerprint(report: Report, adversary: str | None, *what: str) -> dict[str,
     key = key_of_adversary(report, adversary)
     told = setting(report, key)
     sets = told.values() if isinstance(told, dict) else ()
-    parties = [str(each) for part in sets if isinstance(part, list) for each in sorted(part)]
+    parties = [each for part in sets if isinstance(part, list) for each in sorted(map(str, part))]
     parties = parties or [str(adversary)]
     system = str(setting(report, "algorithm.name"))
     whole = json.dumps([system, report["data"]["name"], parties, *what])
