@@ -407,6 +407,7 @@ def test_broken_results_are_refused(
 @pytest.mark.parametrize(
     ("part", "name", "value"),
     [("details", "precision_gain_certain", {}), ("units", "clients", 10**400)],
+    ids=["details", "units"],
 )
 def test_what_no_page_can_show_is_refused(
     part: str, name: str, value: object, recorded: Path, tmp_path: Path
