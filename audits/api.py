@@ -71,7 +71,7 @@ def audit(
         fail_on: what else fails the audit: a severity, with all worse ones, or "inconclusive".
         baseline: an earlier audit of the same system on the same data, whose findings are known: a
             result, a run folder or its ``report.json``.
-        formats: formats of the report's files beside ``report.json``: html, sarif, junit, md.
+        formats: formats of ``audits.report.WRITERS`` to write beside ``report.json``.
         progress: whether to show progress bars on standard error.
         tell: called with lines that say what is about to run.
         command: arguments that the report shows as its command line.

@@ -117,7 +117,7 @@ class AuditResult:
         Args:
             directory: a new or empty folder; or the run folder itself, to which further formats of
                 the report are added.
-            formats: formats of the report's files beside ``report.json``: html, sarif, junit, md.
+            formats: formats of ``audits.report.WRITERS`` to write beside ``report.json``.
 
         Returns:
             The files of the report by format.

@@ -2,8 +2,8 @@
 
 ``report.json`` holds all facts, the others are written from it: the page, and what pipelines read
 (SARIF, JUnit, Markdown). ``report_schema`` describes them; its version is :data:`SCHEMA_VERSION`. A
-format is a writer of its own module, listed in :data:`WRITERS` and imported when it is used: the
-command line only needs the names.
+format is a writer of its own module, entered in :data:`WRITERS` and imported when it is used: the
+command line and the pages only need its record.
 """
 
 import json
@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
     from audits.report.html import SCHEMA_VERSION, render_html
@@ -20,18 +20,36 @@ if TYPE_CHECKING:
 
 __all__ = ["FORMATS", "SCHEMA_VERSION", "WRITERS", "render_html", "report_schema", "write_report"]
 
-Writer: TypeAlias = Callable[[Mapping[str, object]], str]
+Render: TypeAlias = Callable[[Mapping[str, object]], str]
+
+
+class Writer(NamedTuple):
+    """A format of the report; called with a report, it gives the text of the file.
+
+    Args:
+        file: name of its file in a run folder.
+        purpose: whom or what it is for, in Markdown.
+        render: writes it.
+    """
+
+    file: str
+    purpose: str
+    render: Render
+
+    def __call__(self, report: Mapping[str, object]) -> str:
+        """The text of the file."""
+        return self.render(report)
 
 
 def _json(report: Mapping[str, object]) -> str:
     return json.dumps(report, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def _written_by(name: str) -> Writer:
-    """The writer of a format, imported when it writes: ``render_NAME`` of the module NAME."""
+def _written_by(name: str) -> Render:
+    """``render_NAME`` of the module NAME, imported when it writes."""
 
     def write(report: Mapping[str, object]) -> str:
-        render: Writer = getattr(import_module(f"{__name__}.{name}"), f"render_{name}")
+        render: Render = getattr(import_module(f"{__name__}.{name}"), f"render_{name}")
         return render(report)
 
     return write
@@ -39,14 +57,22 @@ def _written_by(name: str) -> Writer:
 
 WRITERS: Mapping[str, Writer] = MappingProxyType(
     {
-        "json": _json,
-        "html": _written_by("html"),
-        "sarif": _written_by("sarif"),
-        "junit": _written_by("junit"),
-        "md": _written_by("markdown"),
+        "json": Writer(
+            "report.json",
+            "programs; `secure-fedrec explain report.json` prints its schema",
+            _json,
+        ),
+        "html": Writer("report.html", "people", _written_by("html")),
+        "sarif": Writer("report.sarif", "code scanning (SARIF 2.1.0)", _written_by("sarif")),
+        "junit": Writer("report.junit.xml", "lists of tests", _written_by("junit")),
+        "md": Writer(
+            "report.md",
+            "summaries of jobs, comments on changes: verdict, gates, findings, what to change",
+            _written_by("markdown"),
+        ),
     }
 )
-"""Writers of a report, by format; the file is ``report.FORMAT``."""
+"""Writers of a report, by format."""
 
 FORMATS = ("json", "html")
 """Default formats of an audit; the others are written from the first."""
@@ -59,9 +85,6 @@ def __getattr__(name: str) -> Any:
     from audits.report import html, schema  # noqa: PLC0415
 
     return getattr(schema if name == "report_schema" else html, name)
-
-
-_NAMES = {"junit": "report.junit.xml"}
 
 
 def write_report(
@@ -85,7 +108,7 @@ def write_report(
         DataError: the report follows another schema version.
         ValueError: the report holds a NaN or an infinity, which JSON cannot express.
     """
-    every = {name: directory / _NAMES.get(name, f"report.{name}") for name in WRITERS}
+    every = {name: directory / each.file for name, each in WRITERS.items()}
     known = [name for name, file in every.items() if file.exists() and name != FORMATS[0]]
     files = {name: every[name] for name in dict.fromkeys((*formats, *known))}
     payloads = {

@@ -22,13 +22,19 @@ REPORT_NAME = "report.json"
 _UNFINISHED = "the run has no report yet, continue it with audit --resume"
 
 _HUGE = 1e300
+
+
+def _number(value: object) -> bool:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return abs(value) < _HUGE  # what is beyond cannot be drawn
+
+
 _TYPES: Mapping[str, Callable[[object], bool]] = {
     "null": lambda value: value is None,
     "boolean": lambda value: isinstance(value, bool),
-    "integer": lambda value: isinstance(value, int) and not isinstance(value, bool),
-    "number": lambda value: (
-        isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < _HUGE
-    ),
+    "integer": lambda value: isinstance(value, int) and _number(value),
+    "number": _number,
     "string": lambda value: isinstance(value, str),
     "array": lambda value: isinstance(value, list),
     "object": lambda value: isinstance(value, dict),

@@ -158,6 +158,10 @@ def _standing(
     return {**told, "suppressions": why} if why else told
 
 
+def _numbers_first(value: object) -> tuple[float, str]:
+    return (float(value), "") if isinstance(value, int | float) else (float("inf"), str(value))
+
+
 def _fingerprint(report: Report, adversary: str | None, *what: str) -> dict[str, str]:
     """A fingerprint of a leak, independent of its figures, its line and the adversary's name.
 
@@ -166,7 +170,8 @@ def _fingerprint(report: Report, adversary: str | None, *what: str) -> dict[str,
     key = key_of_adversary(report, adversary)
     told = setting(report, key)
     sets = told.values() if isinstance(told, dict) else ()
-    parties = [str(each) for part in sets if isinstance(part, list) for each in sorted(part)]
+    lists = [part for part in sets if isinstance(part, list)]
+    parties = [str(each) for part in lists for each in sorted(part, key=_numbers_first)]
     parties = parties or [str(adversary)]
     system = str(setting(report, "algorithm.name"))
     whole = json.dumps([system, report["data"]["name"], parties, *what])

@@ -16,6 +16,7 @@ def report_schema() -> dict[str, Any]:
     schema: dict[str, Any] = json.loads(_FRAME.read_text(encoding="utf-8"))
     schema["properties"]["not_tried"] = _not_tried()
     finding = schema["$defs"]["finding"]["properties"]
+    finding["details"]["properties"] = _graded()
     for each in MEASURES.values():
         if not each.page.listed:
             continue
@@ -28,6 +29,12 @@ def report_schema() -> dict[str, Any]:
             about = each.prior.about or f"For comparison: {each.prior.words}."
             finding[each.prior.key] = {**shape, "description": about}
     return schema
+
+
+def _graded() -> dict[str, Any]:
+    """Details that severities are graded by: figures, and the certain parts of gains."""
+    names = (name for key in MEASURES for name in (key, f"{key}_certain"))
+    return {name: {"type": ["number", "null"]} for name in names}
 
 
 def finding_fields() -> frozenset[str]:

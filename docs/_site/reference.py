@@ -28,6 +28,7 @@ from audits.explain.figures import figure_cards
 from audits.explain.keys import Key, keys, trained
 from audits.gates.gate import METRICS
 from audits.presets import PRESETS
+from audits.report import WRITERS
 from secure_fedrec.data.catalogue import DATASETS, EXAMPLE_SETS, DatasetInfo
 from secure_fedrec.recording import parquet_form, truth_file, validation
 from tests.claims import claims
@@ -257,6 +258,14 @@ def exit_codes() -> str:
     return "\n".join(("| code | means |", "|---|---|", *rows))
 
 
+def formats() -> str:
+    """Files of a report."""
+    rows = (
+        f"| `{name}` | `{each.file}` | {cell(each.purpose)} |" for name, each in WRITERS.items()
+    )
+    return "\n".join(("| format | file | for |", "|---|---|---|", *rows))
+
+
 # --- Python --------------------------------------------------------------------------------------
 
 
@@ -400,6 +409,7 @@ PARTS: Mapping[str, Callable[[], str]] = {
     "data-sets": data_sets,
     "commands": commands,
     "exit-codes": exit_codes,
+    "formats": formats,
     "python": python_api,
     "parquet-format": lambda: inspect.getdoc(parquet_form) or "",
     "transcript-format": lambda: inspect.getdoc(validation) or "",

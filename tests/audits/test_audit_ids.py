@@ -8,13 +8,14 @@ import stat
 import struct
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from attacks.suite import FAMILIES
 from audits import rating_data
 from audits.report import WRITERS
 from audits.run.truth import read_secrets
@@ -35,7 +36,12 @@ RUN = {
     "run": {"check_lossless": False},
 }
 SMALL_STEPS = {"item_learning_rate": 10.0}
-PLUGGED = ("fed3cr_over_fedmf", "fed3cr_over_fedncf", "fed3cr_over_fedrap")
+ITEM_TABLES = {
+    name: {field.name for field in fields(system.kinds[system.default_data].algorithm)}
+    for name, system in SYSTEMS.items()
+    if system.attacks == FAMILIES["item tables"]
+}
+"""Names of the settings of every method of the family."""
 GUM = {"scale": 5.0, "start": "identity"}
 SYSTEMS_AUDITED: Mapping[str, dict[str, Any]] = {
     "pmf": {
@@ -52,12 +58,14 @@ SYSTEMS_AUDITED: Mapping[str, dict[str, Any]] = {
         },
     },
     **{
-        name: {"data": RATINGS, "algorithm": {"name": name, "rounds": 2, "rank": 4, **steps}}
-        for name, steps in {
-            **dict.fromkeys(("fedmf", "fedncf", "fedrap", "fed3cr"), SMALL_STEPS),
-            **dict.fromkeys((*PLUGGED, "perfedrec"), SMALL_STEPS),
-            **{name: {} for name in ("pfedrec", "gpfedrec", "fed3cr_over_pfedrec")},
-        }.items()
+        name: {
+            "data": RATINGS,
+            "algorithm": {
+                **{"name": name, "rounds": 2, "rank": 4},
+                **{key: step for key, step in SMALL_STEPS.items() if key in settings},
+            },
+        }
+        for name, settings in ITEM_TABLES.items()
     },
     "ease": {"data": RATINGS, "algorithm": {"name": "ease"}},
     "feddmf": {

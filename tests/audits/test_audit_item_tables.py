@@ -14,7 +14,7 @@ from audits.report import render_html, report_schema
 from audits.report.markdown import render_markdown
 from audits.report.reading import read_report
 from audits.system import Wanted
-from audits.systems import system_named
+from audits.systems import SYSTEMS, system_named
 from secure_fedrec.algorithms.item_tables import FedMFConfig
 from secure_fedrec.data.negatives import Ragged
 from secure_fedrec.engines.local_engine import CohortConfig
@@ -26,7 +26,7 @@ SMALL: dict[str, Any] = {"name": "synthetic", "clients": 60, "items": 150, "mean
 WORDS = "leaks: after 6 rounds the rule 'was never a training negative' finds"
 
 
-PLUGGED = tuple(f"fed3cr_over_{name}" for name in ("fedmf", "fedncf", "pfedrec", "fedrap"))
+PLUGGED = tuple(name for name in SYSTEMS if name.startswith("fed3cr_over_"))
 STEPS = {"fedmf": {"item_learning_rate": 60.0}, "fedncf": {"item_learning_rate": 60.0}}
 
 

@@ -404,6 +404,30 @@ def test_broken_results_are_refused(
     assert "of an earlier configuration" in refusal("report", run)
 
 
+@pytest.mark.parametrize(
+    ("part", "name", "value"),
+    [("details", "precision_gain_certain", {}), ("units", "clients", 10**400)],
+    ids=["details", "units"],
+)
+def test_what_no_page_can_show_is_refused(
+    part: str, name: str, value: object, recorded: Path, tmp_path: Path
+) -> None:
+    report = json.loads((recorded / "report.json").read_text())
+    report["findings"][0][part][name] = value
+    path = tmp_path / "report.json"
+    path.write_text(json.dumps(report))
+    with pytest.raises(DataError, match=f"{part}.{name} should be"):
+        read_report(path)
+
+
+def test_parties_of_any_kind_have_a_fingerprint(recorded: Path, tmp_path: Path) -> None:
+    report = json.loads((recorded / "report.json").read_text())
+    report["configuration"]["adversaries"][0]["corrupt"] = ["server", 1]
+    path = tmp_path / "report.json"
+    path.write_text(json.dumps(report))
+    assert WRITERS["sarif"](read_report(path))
+
+
 def test_no_report_crashes_whoever_reads_it(recorded: Path, tmp_path: Path) -> None:
     """Random values in random places: refused by the schema, or written and judged."""
     whole = json.loads((recorded / "report.json").read_text())
@@ -445,7 +469,7 @@ def test_no_report_crashes_whoever_reads_it(recorded: Path, tmp_path: Path) -> N
             ends["refused"] += 1
             continue
         for each in (found, judged):
-            assert all(WRITERS[name](each) for name in ("sarif", "junit", "md"))
+            assert all(WRITERS[name](each) for name in WRITERS)
         ends["written"] += 1
     assert min(ends["refused"], ends["written"]) >= 25
 

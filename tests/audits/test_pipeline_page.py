@@ -13,6 +13,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from audits import command_line
+from audits.report import WRITERS
 from tests.page_blocks import require_installable
 
 ROOT = Path(__file__).parents[2]
@@ -97,8 +98,7 @@ def test_an_example_calls_commands_that_there_are_and_keeps_reports_alone(name: 
     [install] = [text for text in texts if text.startswith("pip ")]
     require_installable(install.split(), name)
     parsed = command_line.parse(shlex.split(commands[0])[1:])
-    written = {"junit": "report.junit.xml"}
-    files = {f"run/{written.get(each, f'report.{each}')}" for each in parsed.formats}
+    files = {f"run/{WRITERS[each].file}" for each in parsed.formats}
     named = {text for text in texts if re.fullmatch(r"run/[\w.*]*", text)}
     assert named <= files | {"run/report.*"}
     assert len(named) >= 2

@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from audits.reproduction.fed3cr.paper import load_paper
+from audits.reproduction.fed3cr.paper import Place, load_paper
 from audits.reproduction.fed3cr.search import WORST, Axis, Point, Setting, Space
 from secure_fedrec.studies.fed3cr.methods import FAMILY, METHODS, build_method
 
@@ -170,3 +170,13 @@ def test_every_method_has_the_same_budget_and_settings_that_there_are() -> None:
             build_method(method, dict(space.setting(point)), rounds=1, n_items=4)
         begun = [build_method(method, each, rounds=1, n_items=4) for each in told_or_not(space)]
         assert begun[0].knowledge() == begun[1].knowledge(), method
+
+
+def test_a_method_may_train_longer_where_it_is_tuned() -> None:
+    paper, place = load_paper(quick=False), Place("ml-100k", "clean")
+    own = paper.clean["rounds_of_method"]["ml-100k"]
+    assert own.keys() <= {*paper.table2["ml-100k"]}
+    for method in paper.table2["ml-100k"]:
+        assert paper.rounds(place, method=method) == own.get(method, paper.rounds(place))
+        assert paper.rounds(place, "ablation", method) == paper.rounds(place, "ablation")
+    assert paper.rounds(place, "ablation") < paper.rounds(place) < min(own.values())

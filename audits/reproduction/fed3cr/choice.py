@@ -155,7 +155,7 @@ class Library:
             method,
             setting,
             self.seeds(place)[0] if seed is None else seed,
-            self.paper.rounds(place) if rounds is None else rounds,
+            self.paper.rounds(place, method=method) if rounds is None else rounds,
         )
 
     def _settings(self, place: Place, method: str) -> list[Setting]:
@@ -193,7 +193,7 @@ class Library:
 
     def _lengths(self, place: Place, method: str, setting: Setting) -> list[int]:
         """Rounds of a finalist: doubled as long as a chosen round is among the last tenth."""
-        lengths = [self.paper.rounds(place)]
+        lengths = [self.paper.rounds(place, method=method)]
         while (longer := self.paper.longer(lengths[-1])) is not None:
             found = self.of_setting(place, method, setting, rounds=lengths[-1])
             reports = [each.report for each in found.values()]
@@ -230,7 +230,7 @@ class Library:
         rounds: int | None = None,
     ) -> dict[int, Found]:
         """Its studies by seed, by default with the usual rounds, without those that diverged."""
-        length = self.paper.rounds(place, part) if rounds is None else rounds
+        length = self.paper.rounds(place, part, method) if rounds is None else rounds
         seeds = self.seeds(place, part)
         return self.found(self._needed(place, method, setting, seed, length) for seed in seeds)
 

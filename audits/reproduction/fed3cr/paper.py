@@ -139,11 +139,12 @@ class Paper:
         kept = chosen("--protocol", protocols, PROTOCOLS)
         return [Place(name, protocol) for name in sets for protocol in kept]
 
-    def rounds(self, place: Place, part: str = "") -> int:
-        """Rounds of training, in total or of a part of the paper with its own number."""
+    def rounds(self, place: Place, part: str = "", method: str = "") -> int:
+        """Rounds of training, in total or of a part of the paper or a method with its own number."""
         if self.quick:
             return int(self.quick["rounds"])
-        return self._of(place, "rounds", part)
+        own = self._protocol(place).get("rounds_of_method", {}).get(place.data, {})
+        return int(own[method]) if method in own and not part else self._of(place, "rounds", part)
 
     def repetitions(
         self, place: Place, part: str = "", *, asked: int | None = None

@@ -83,5 +83,6 @@ def _setting(library: Library, place: Place, side: Mapping[str, Any]) -> Setting
 def _study(library: Library, place: Place, side: Mapping[str, Any], setting: Setting) -> Needed:
     """The study of the first seed; a row of table 3 has the rounds of that table."""
     part = ABLATION if "row" in side else ""
-    rounds = library.paper.rounds(place, part)
-    return Needed(place, side["method"], setting, library.seeds(place)[0], rounds)
+    method = side["method"]
+    rounds = library.paper.rounds(place, part, method)
+    return Needed(place, method, setting, library.seeds(place)[0], rounds)

@@ -38,6 +38,13 @@ FAMILY: Final[Mapping[str, tuple[Any, Any]]] = MappingProxyType(
 )
 """Method and settings by name."""
 
+_BELOW: Final = tuple(
+    name
+    for name, (made, _) in FAMILY.items()
+    if not hasattr(made, "mix") and not issubclass(made, Enhanced)
+)
+"""Methods that the plug-in works over: not those whose server mixes tables, nor Fed3CR itself."""
+
 CENTRAL: Final = ("neumf", "lightgcn")
 """Models of one party that has all data; a round is one of their epochs."""
 
@@ -47,7 +54,7 @@ ORACLES: Final = "oracles"
 METHODS: Final = (
     ORACLES,
     *FAMILY,
-    *(f"{PLUG_IN}{name}" for name in ("fedmf", "fedncf", "pfedrec", "fedrap")),
+    *(f"{PLUG_IN}{name}" for name in _BELOW),
     *CENTRAL,
 )
 """All that can be studied."""
