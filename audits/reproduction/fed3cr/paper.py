@@ -140,7 +140,7 @@ class Paper:
         return [Place(name, protocol) for name in sets for protocol in kept]
 
     def rounds(self, place: Place, part: str = "", method: str = "") -> int:
-        """Rounds of training, in total or of a part of the paper or a method with its own number."""
+        """Rounds of training; a part of the paper or a method may have its own number."""
         if self.quick:
             return int(self.quick["rounds"])
         own = self._protocol(place).get("rounds_of_method", {}).get(place.data, {})
