@@ -255,8 +255,8 @@ class Asked:
         rounds = [{"quality": dict.fromkeys(names, merit)}] * each.rounds
         return {"rounds": rounds, "chosen": min(best, each.rounds)}
 
-    def of(self, place: Place) -> list[Needed]:
-        return [each for each in self.needed if each.place == place and each.method == "fedmf"]
+    def of(self, place: Place, method: str = "fedmf") -> list[Needed]:
+        return [each for each in self.needed if (each.place, each.method) == (place, method)]
 
 
 HOME, AWAY = Place("ml-100k", "clean"), Place("lastfm-2k", "clean")
@@ -300,16 +300,16 @@ def test_on_another_set_the_next_setting_is_tried_where_all_diverge(
 ) -> None:
     for diverging in (0, 1, 2, 3, 100):
         asked = Asked(monkeypatch, tmp_path)
-        carried = asked.paper.carried("fedmf")
+        carried = asked.paper.carried("fedncf")
         asked.diverging = {(each, 1) for each in carried[:diverging]}
-        asked.library.fetch_methods([AWAY], {AWAY: ["fedmf"]})
-        tried = [each.setting for each in asked.of(AWAY)]
+        asked.library.fetch_methods([AWAY], {AWAY: ["fedncf"]})
+        tried = [each.setting for each in asked.of(AWAY, "fedncf")]
         count = min(max(2, diverging + 1), len(carried))
         assert tried == carried[:count]
-        assert asked.library.tuning(AWAY, "fedmf") is None
-        chosen = asked.library.best(AWAY, "fedmf")
+        assert asked.library.tuning(AWAY, "fedncf") is None
+        chosen = asked.library.best(AWAY, "fedncf")
         assert (chosen is None) == (diverging == 100)
-        assert asked.of(HOME) == []
+        assert asked.of(HOME, "fedncf") == []
 
 
 def test_on_another_set_a_method_without_settings_has_the_finalists_of_its_search(

@@ -174,7 +174,7 @@ def test_every_method_has_the_same_budget_and_settings_that_there_are() -> None:
 
 def test_a_method_may_train_longer_where_it_is_tuned() -> None:
     paper, place = load_paper(quick=False), Place("ml-100k", "clean")
-    own = paper.clean["rounds_of_method"]["ml-100k"]
+    own = paper.clean["rounds_of_method"][place.data]
     assert own.keys() <= {*paper.table2["ml-100k"]}
     for method in paper.table2["ml-100k"]:
         assert paper.rounds(place, method=method) == own.get(method, paper.rounds(place))
