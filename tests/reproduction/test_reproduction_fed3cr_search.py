@@ -108,10 +108,23 @@ def test_a_gain_within_noise_moves_nothing_but_the_best_is_inside() -> None:
     space = Space((RATE,), {}, gain=0.1)
     tried, ended, _ = run(space, lambda setting: min(0.05 * setting["rate"], 0.5))
     assert ended
-    assert tried[:3] == [(0,), (1,), (2,)]  # 0.05, 0.16, 0.5
+    assert tried == [(0,), (1,), (2,), (3,), (2.5,), (1.5,)]  # 0.05, 0.16, 0.5, 1.6, 0.9, 0.28
     tried, ended, _ = run(space, lambda setting: min(0.02 * setting["rate"] ** 0.5, 0.03))
     assert ended
-    assert tried == [(0,), (1,), (-1,), (2,)]  # the last as 1 was the end, and the best
+    assert tried[:4] == [(0,), (1,), (-1,), (2,)]  # the last as 1 was the end, and the best
+    assert tried[4:] == [(0.5,), (-0.5,)]
+
+
+def test_half_steps_find_what_lies_between_the_rungs() -> None:
+    tried, ended, known = run(SPACE, peak(180.0, 3e-3, 0.5))
+    assert ended
+    best = dict(max(known.items(), key=lambda each: each[1])[0])
+    assert (best["rate"], best["decay"]) == (180.0, 3.2e-3)
+    between = [point for point in tried if any(rung is not None and rung % 1 for rung in point)]
+    assert tried[-len(between) :] == between
+    whole = Axis(keys=("a",), start=1)
+    assert [list(islice(way, 1)) for way in whole.ways(0, 0.5)] == [[1], []]  # 1.8 is 1
+    assert SHARE.ways(1, 0.5) == DECAY.ways(None, 0.5) == []
 
 
 def test_what_diverges_is_not_gone_beyond() -> None:
@@ -119,7 +132,7 @@ def test_what_diverges_is_not_gone_beyond() -> None:
         Space((RATE,), {}), lambda setting: WORST if setting["rate"] > 1 else setting["rate"]
     )
     assert ended
-    assert tried == [(0,), (1,), (-1,)]
+    assert tried == [(0,), (1,), (-1,), (0.5,), (-0.5,)]
 
 
 def test_values_of_axes() -> None:

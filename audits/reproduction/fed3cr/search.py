@@ -2,7 +2,8 @@
 
 A setting is a point: a rung on the ladder of each axis. From the start, the search moves along each
 axis in turn, up and then down, as long as the next rung is better on validation by more than noise.
-This is repeated over all axes until no next rung is better, or the budget of studies is spent.
+This is repeated over all axes until no next rung is better, then with half steps between the rungs,
+or the budget of studies is spent.
 Ladders do not have an end: if a finalist's value is the last that was tried, the next value is
 tried. The next study follows from the existing ones, so a search can be continued after an
 interruption.
@@ -15,7 +16,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 Setting: TypeAlias = tuple[tuple[str, Any], ...]
 """Settings of a method that differ from the default, by dotted key, in order."""
-Rung: TypeAlias = int | None
+Rung: TypeAlias = float | None
 """Rung of a ladder, counted from its unit; None is the value 0."""
 Point: TypeAlias = tuple[Rung, ...]
 _FAR: Final = 20
@@ -74,15 +75,22 @@ class Axis:
         each = value if self.values and len(self.keys) > 1 else [value] * len(self.keys)
         return dict(zip(self.keys, each, strict=True))
 
-    def ways(self, rung: Rung) -> list[Iterator[Rung]]:
-        """Rungs next to a given one: up, down, and the value 0."""
+    def ways(self, rung: Rung, step: float = 1) -> list[Iterator[Rung]]:
+        """Rungs from one outwards: up, down, 0; with half a step, those between the others."""
+        if step < 1 and (self.values or rung is None):
+            return []
         if rung is None:
             return [takewhile(self._exists, count(0))]
+        here = self._value(rung)
         up, down = (
-            takewhile(self._exists, count(rung + 1)),
-            takewhile(self._exists, count(rung - 1, -1)),
+            (
+                each
+                for each in takewhile(self._exists, count(rung + way, way))
+                if self._value(each) != here
+            )
+            for way in (step, -step)
         )
-        nought = not self.values and (self.nought or self.start == 0)
+        nought = step == 1 and not self.values and (self.nought or self.start == 0)
         return [up, down, *([iter([None])] if nought else [])]
 
     def beyond(self, rung: Rung, tried: Sequence[Rung]) -> list[Rung]:
@@ -113,7 +121,7 @@ class Axis:
     def _value(self, rung: Rung) -> Any:
         if self.values:
             assert rung is not None  # noqa: S101 - a list has no nought
-            return self.values[rung]
+            return self.values[int(rung)]
         value = self._on_ladder(rung)
         return float(f"{1 - value:.6g}") if self.gap else value
 
@@ -207,11 +215,12 @@ class Space:
 
     def _walk(self) -> Generator[Point, float, None]:
         """Requests the merits of points one after the other."""
+        step: float = 1
         centre = tuple(axis.begin() for axis in self.axes)
         known = {centre: (yield centre)}
         while True:
             begun = centre
-            centre = yield from self._round(centre, known)
+            centre = yield from self._round(centre, known, step)
             if centre != begun:
                 continue
             beyond = self._beyond(known)
@@ -220,13 +229,17 @@ class Space:
             ahead = max(known, key=lambda point: known[point])
             if known[ahead] > known[centre] + self.gain:
                 centre = ahead
-            elif not beyond:
+            elif not beyond and step < 1:
                 return
+            elif not beyond:
+                step /= 2
 
-    def _round(self, centre: Point, known: dict[Point, float]) -> Generator[Point, float, Point]:
+    def _round(
+        self, centre: Point, known: dict[Point, float], step: float
+    ) -> Generator[Point, float, Point]:
         """Move along every axis once from a point; returns the end point."""
         for place, axis in enumerate(self.axes):
-            for way in axis.ways(centre[place]):
+            for way in axis.ways(centre[place], step):
                 begun = centre
                 for rung in way:
                     point = (*centre[:place], rung, *centre[place + 1 :])
