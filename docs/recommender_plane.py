@@ -82,6 +82,8 @@ READ: Final = ("fedmf", "pfedrec")
 """Rivals whose uploads are read."""
 RIVALS: Final = (*READ, "lightgcn", "popularity")
 _RANK: Final = 32
+_RIGHT: Final = 0.9999
+"""Precision of what is read: several steps can turn a row that was hardly moved."""
 _SERVER: Final = Adversary(name="server", corrupt=frozenset({"server"}))
 NAMES: Final = {
     "exact": "EASE, masked",
@@ -247,7 +249,7 @@ def rivals(data: str) -> list[Row]:
 
 
 def read_off(data: str, method: str, setting: Mapping[str, Any]) -> float:
-    """Share of the interactions that a server reads off uploads in the clear, without an error."""
+    """Share of the interactions that a server reads off uploads in the clear, nearly all rightly."""
     algorithm: dict[str, Any] = {"name": method, "rounds": 1}
     for key, value in setting.items():
         table, _, name = key.rpartition(".")
@@ -269,7 +271,7 @@ def read_off(data: str, method: str, setting: Mapping[str, Any]) -> float:
     truth = truth_of(federation, run.truth)
     found = evaluate(SUITE["signed-rows"], _SERVER, run.transcript, truth, seed=1)
     told = {name: float(found.figures[name] or 0.0) for name in ("precision", "recall")}
-    return told["recall"] if told["precision"] == 1.0 else 0.0
+    return told["recall"] if told["precision"] >= _RIGHT else 0.0
 
 
 def write(rows: Sequence[Row]) -> None:
@@ -343,7 +345,7 @@ def _write_labels(axes: Axes, labels: Sequence[tuple[float, float, str]]) -> Non
 
 def draw(rows: Sequence[Row]) -> None:
     """The data sets side by side."""
-    figure = Figure(figsize=(14, 5.2), layout="constrained")
+    figure = Figure(figsize=(16.5, 5.2), layout="constrained")
     panels = figure.subplots(1, len(SEEDS))
     for axes, data in zip(panels, SEEDS, strict=True):
         draw_panel(axes, data, means(rows, data))
