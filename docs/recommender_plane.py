@@ -249,7 +249,7 @@ def rivals(data: str) -> list[Row]:
 
 
 def read_off(data: str, method: str, setting: Mapping[str, Any]) -> float:
-    """Share of the interactions that a server reads off uploads in the clear, nearly all rightly."""
+    """Share of the interactions that a server reads from uploads, nearly all correctly."""
     algorithm: dict[str, Any] = {"name": method, "rounds": 1}
     for key, value in setting.items():
         table, _, name = key.rpartition(".")
