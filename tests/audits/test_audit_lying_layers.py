@@ -111,7 +111,7 @@ ANSWERED: tuple[dict[str, Any], ...] = ({"layer": "randomized-response"},)
 LIES: dict[str, tuple[Any, str, Callable[[Any], Any], tuple[dict[str, Any], ...], str]] = {
     "rounds every value": (VirtualRatings, "cover", rounds_to_two_units, FILLED, "off by"),
     "adds a unit to a row": (VirtualRatings, "cover", adds_a_unit_to_a_row, FILLED, "off by +1 "),
-    "drops a row": (VirtualRatings, "cover", drops_a_row, FILLED, "what it reports at most"),
+    "drops a row": (VirtualRatings, "cover", drops_a_row, FILLED, "relative to what it reports"),
     "covers the wrong clients": (
         VirtualRatings,
         "cover",

@@ -276,7 +276,7 @@ def test_overrides_reach_tables_in_tables(write_config: Write) -> None:
 
 def test_a_refusal_under_a_key_of_the_file_stays_what_it_is() -> None:
     hpfl = system_named("hpfl").kinds["synthetic"].algorithm
-    with pytest.raises(ConfigError, match=r"^algorithm\.training\.patience = 3: stops by valid"):
+    with pytest.raises(ConfigError, match=r"^algorithm\.training\.patience = 3: stops training by"):
         build(hpfl, "algorithm", {"training": {"keep": "last", "patience": 3}})
 
 

@@ -174,9 +174,9 @@ def test_every_block_has_its_own_clip_and_budget() -> None:
 
 
 def test_a_layout_needs_names_of_its_own() -> None:
-    with pytest.raises(ConfigError, match="each with a name of its own"):
+    with pytest.raises(ConfigError, match="each with a different name"):
         BlockLayout([ITEMS, ITEMS], RING)
-    with pytest.raises(ConfigError, match="each with a name of its own"):
+    with pytest.raises(ConfigError, match="each with a different name"):
         BlockLayout([], RING)
     with pytest.raises(WireError, match="is not a name"):
         BlockShape(name="two words", kind=BlockKind.FLAT, size=1, width=1)

@@ -86,7 +86,7 @@ MIXED: dict[str, tuple[Mixed, type[FedRecError], str]] = {
     "another client's private state": (
         taken("state/private.state"),
         CheckpointError,
-        r"private.state: not the state that was kept last",
+        r"private.state: this is an old copy, not the state that was saved last",
     ),
 }
 

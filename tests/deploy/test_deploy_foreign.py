@@ -602,7 +602,7 @@ def test_a_strategy_that_needs_every_update_is_refused(keys: Path) -> None:
     class Own(FedMedian):
         pass
 
-    with pytest.raises(ConfigError, match=r"FedMedian.*needs every client's update"):
+    with pytest.raises(ConfigError, match=r"FedMedian.*needs each client's update"):
         ProtectedStrategy(Own(), TERMS, keys / "server")
 
 

@@ -191,7 +191,7 @@ def test_what_a_recording_does_not_hold_is_refused(tmp_path: Path) -> None:
     ):
         with pytest.raises(MisfitError, match=said):
             join_pieces(pieces, recorder(**told))
-    with pytest.raises(MisfitError, match="one number"):
+    with pytest.raises(MisfitError, match="two nodes the same number"):
         join_pieces(pieces, recorder(), client_of=lambda _: 0)
     with pytest.raises(MisfitError, match="one node two"):
         join_pieces(pieces, recorder(), client_of=lambda piece: piece.round)
@@ -202,7 +202,7 @@ def test_what_a_recording_does_not_hold_is_refused(tmp_path: Path) -> None:
         shutil.copy(first, path)
     with pytest.raises(MisfitError, match="client 0 answers twice in round 1"):
         join_pieces(pieces, recorder())
-    with pytest.raises(TranscriptError, match="names no round"):
+    with pytest.raises(TranscriptError, match="does not name a round"):
         join_pieces(pieces, recorder(), round_of=lambda _: 0)
 
 

@@ -65,5 +65,5 @@ def test_scores_that_are_no_numbers_are_refused() -> None:
         f1_score(np.array([0.1, np.nan]), positive, 0.5)
     with pytest.raises(ValueError, match="pairs"):
         best_threshold(np.array([0.1]), positive)
-    with pytest.raises(ValueError, match="no score"):
+    with pytest.raises(ValueError, match="at least one score"):
         best_threshold(np.zeros(0), np.zeros(0, dtype=bool))

@@ -225,7 +225,7 @@ CASES: dict[str, Case] = {
     ),
     "a cloak that leaves a rated row out": Case(
         expected=STACK,
-        says="what it reports at most",
+        says="at most lossless relative to what it reports",
         stack=lambda: denoised(cloak=Forgets, rho=0.0),
     ),
     "a cloak that calls a rated row virtual": Case(

@@ -266,8 +266,8 @@ def test_a_collector_that_lacks_a_part_is_refused_by_name() -> None:
     with pytest.raises(ConfigError) as refused:
         Stack(codec=FixedPoint(), cloak=None, collector=Bare(), n_clients=4)  # type: ignore[arg-type]
     assert str(refused.value) == (
-        "collector = 'Bare': lacks codec, withstands, participants, open, traffic, describe of "
-        "secure_fedrec.protection.Collector"
+        "collector = 'Bare': does not have codec, withstands, participants, open, traffic, "
+        "describe of secure_fedrec.protection.Collector"
     )
 
 

@@ -24,7 +24,7 @@ class DMFTraining(Settings, section="training"):
     Args:
         learning_rate: of Adam.
         batch_size: batch size of a step.
-        negatives: pairs without an interaction per pair with one, fresh in every epoch; None for
+        negatives: pairs without an interaction per pair with one, fresh in every epoch; if absent,
             all pairs.
 
     Raises:
