@@ -87,7 +87,7 @@ kills: $(READY)
 # The core's tests, without extras, on every newer Python that is there.
 interpreters: wheel
 	@$(IN_SCRATCH) for python in python3.12 python3.13; do \
-		command -v $$python >/dev/null || { echo "no $$python here"; continue; }; \
+		$$python -c '' 2>/dev/null || { echo "no $$python here"; continue; }; \
 		echo "$$python"; $$python -m venv "$$TMPDIR/$$python" && \
 		"$$TMPDIR/$$python/bin/pip" install --quiet --constraint constraints.txt dist/*.whl \
 			hypothesis mypy pytest pytest-xdist scipy-stubs && \
