@@ -2,11 +2,10 @@
 
 A setting is a point: a rung on the ladder of each axis. From the start, the search moves along each
 axis in turn, up and then down, as long as the next rung is better on validation by more than noise.
-This is repeated over all axes until no next rung is better, then with half steps between the rungs,
-or the budget of studies is spent.
-Ladders do not have an end: if a finalist's value is the last that was tried, the next value is
-tried. The next study follows from the existing ones, so a search can be continued after an
-interruption.
+This is repeated over all axes until no next rung is better, and then with half steps, unless the
+budget of studies is spent before. Ladders do not have an end: if a finalist's value is the last
+that was tried, the next value is tried. The next study follows from the existing ones, so a search
+can be continued after an interruption.
 """
 
 from collections.abc import Generator, Iterator, Mapping, Sequence
